@@ -137,8 +137,8 @@ BAD = [
     ("interval_s", "nan", "between"),
     ("interval_s", "inf", "between"),
     ("interval_s", '"soon"', "'soon'"),
-    ("interval_s", "true", "a number or a text"),
-    ("interval_s", "[1]", "a number or a text"),
+    ("interval_s", "true", "a number or a string"),
+    ("interval_s", "[1]", "a number or a string"),
     ("timeout_s", "-1", "between 0.1 and 60"),
     ("stable_s", "-0.1", "between 0 and 3600"),
     ("deadline_s", "0.5", "between 1 and 3600"),
@@ -338,13 +338,13 @@ def _target(text: str) -> str:
 
 
 BAD_SUBJECTS = [
-    ("subjects = 1", "has to be a table"),
-    ("subjects = []", "has to be a table"),
+    ("subjects = 1", "must be a table"),
+    ("subjects = []", "must be a table"),
     ("[subjects]\nshop = 1", "[subjects.shop]"),
     ("[subjects.shop]\ntargets = 1", "list of targets"),
     ("[subjects.shop]\nplugin = 1", "plugin"),
     ("[subjects.shop]\nplug = 'x'", "Did you mean 'plugin'?"),
-    ("[subjects.shop]\ntargets = [1]", "has to be a table"),
+    ("[subjects.shop]\ntargets = [1]", "must be a table"),
     (_target("kind = 'node'"), "needs a name and a kind"),
     (_target("name = 'a'"), "needs a name and a kind"),
     (_target("name = 1\nkind = 'node'"), "needs a name and a kind"),

@@ -92,11 +92,11 @@ def test_a_key_lies_elsewhere_and_is_never_shown(tmp_path: Path) -> None:
 
 
 BAD = [
-    (LOCAL + f'key = "{SECRET}"', "keys do not belong into this file"),
+    (LOCAL + f'key = "{SECRET}"', "secrets do not belong in this file"),
     (LOCAL + f'api_key = "{SECRET}"', "key_env"),
     (LOCAL + f'API_KEY = "{SECRET}"', "key_env"),
     (LOCAL + f'key_env = "{SECRET}"', "the name of a variable, not its value"),
-    (LOCAL + 'key_env = "A"\nkey_file = "b"', "one of them is enough"),
+    (LOCAL + 'key_env = "A"\nkey_file = "b"', "set only one"),
     (LOCAL + 'tool = "json"', "Did you mean 'tools'?"),
     (LOCAL + 'tools = "magic"', "one of auto, native, json"),
     (LOCAL + "timeout_s = 0", "between 1 and 3600"),
@@ -113,20 +113,20 @@ BAD = [
     ('[models.a]\nprovider = "x"\nmodel = "x"\nbase_url = "http://h:x"', "http:// or https://"),
     (
         f'[models.a]\nprovider = "x"\nmodel = "x"\nbase_url = "https://u:{SECRET}@h"',
-        "must not have a name",
+        "must not contain a user",
     ),
     (
         '[models.a]\nprovider = "x"\nmodel = "x"\nbase_url = "http://h.example"\nkey_env = "K"',
-        "for everybody to read",
+        "unencrypted",
     ),
-    ('[models.auto]\nprovider = "x"\nmodel = "x"', "cannot be called 'auto'"),
-    ('[models."A b"]\nprovider = "x"\nmodel = "x"', "cannot be called"),
-    ('models = "x"', "has to be tables"),
-    ("[models]\na = 1", "has to be a table"),
-    ('model = "gpt"', "there is no such model"),
-    ('model = "rule"', "there is no such model"),
-    ('summary_model = "reasoner"', "there is no such model"),
-    ('model = "scripted:"', "there is no such model"),
+    ('[models.auto]\nprovider = "x"\nmodel = "x"', "'auto' is not a valid model name"),
+    ('[models."A b"]\nprovider = "x"\nmodel = "x"', "is not a valid model name"),
+    ('models = "x"', "must be tables"),
+    ("[models]\na = 1", "must be a table"),
+    ('model = "gpt"', "which is not a configured model"),
+    ('model = "rule"', "which is not a configured model"),
+    ('summary_model = "reasoner"', "which is not a configured model"),
+    ('model = "scripted:"', "which is not a configured model"),
     ("usd_per_day = -1", "between 0"),
 ]
 

@@ -204,8 +204,8 @@ async def _permit_and_execute(
 def _late_refusal(verdict: Verdict, subject: str) -> Result:
     """The refusal of a change chosen for a state that another change has ended meanwhile."""
     why = (
-        f"Not run: another change of {subject!r} ran first. Look at how it is now, and propose it"
-        " again if it is still right."
+        f"Not run: another change of {subject!r} ran first. Check the current state, and propose it"
+        " again if it is still needed."
     )
     return replace(verdict.refusal(why), outcome=Outcome.CANCELLED, data={LATE: True})
 
@@ -386,7 +386,7 @@ class Pipeline:
                 return ActionRecord(verdict, *known)
             why = ""
             if changes and not run.diagnosed:
-                why = "Hand in a diagnosis first: nothing is changed without one."
+                why = "Submit a diagnosis first: Operator changes nothing without one."
             why = why or unreadable(run.steps, want.action)
             why = why or (repeats(run.steps, verdict.action) if changes else "")
             return verdict.refusal(why) if why else None

@@ -64,7 +64,7 @@ def find_checker(group: str, kind: type[T], otherwise: T) -> T:
     if len(points) > 1:
         names = ", ".join(sorted(point.value for point in points))
         raise MissingPluginError(
-            f"Only one may decide in {group!r}, and there are several: {names}.",
+            f"Only one plug-in may be installed for {group!r}, but there are several: {names}.",
             next_step="Uninstall all but one.",
         )
     checker = _load(points[0], f"{points[0].name!r} in {group!r}")

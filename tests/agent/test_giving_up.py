@@ -62,7 +62,7 @@ async def test_what_was_never_proven_and_does_not_help_is_taken_back(shop: Works
     ended = await shop.carry()
     assert fill.calls == 1
     assert ended.state is TicketState.ESCALATED
-    assert ended.reason == f"{GIVES_UP.reason} Taken back: drain(target=node-1) (exit 0)."
+    assert ended.reason == f"{GIVES_UP.reason} Rolled back: drain(target=node-1) (exit 0)."
     assert shop.clock.monotonic() - began < 2.0, "a person does not wait for a whole proof"
 
 
@@ -72,7 +72,7 @@ async def test_what_cannot_be_taken_back_is_named(shop: Workshop) -> None:
     fill = _script(shop, LOOK, MEND, DRAIN, GIVES_UP, exit_code=1)
     ended = await shop.carry()
     assert fill.calls == 1
-    left, _, back = ended.reason.partition("Taken back:")
+    left, _, back = ended.reason.partition("Rolled back:")
     assert "mend" in left
     assert "drain" in left, "what failed to take it back has left it as it was"
     assert back == ""
@@ -111,7 +111,7 @@ async def test_a_model_that_falls_silent_leaves_nothing_behind_either(shop: Work
     ended = await shop.carry()
     assert fill.calls == 1
     assert "no such key" in ended.reason
-    assert "Taken back: drain" in ended.reason
+    assert "Rolled back: drain" in ended.reason
 
 
 class _Crash(Exception):
@@ -172,7 +172,7 @@ async def test_a_run_that_was_out_of_time_takes_nothing_back_twice(shop: Worksho
     assert len(shop.entries(Kind.PROOF)) == 1
     assert ended.state is TicketState.ESCALATED
     assert "The budget is used up (time)" in ended.reason
-    assert "Taken back: drain" in ended.reason
+    assert "Rolled back: drain" in ended.reason
 
 
 @pytest.mark.asyncio
@@ -186,7 +186,7 @@ async def test_a_resumed_run_that_takes_another_way_takes_nothing_back_twice(
     assert fill.calls == 1
     assert ended.state is TicketState.ESCALATED
     assert "The budget is used up (1 turns)" in ended.reason
-    assert "Taken back: drain" in ended.reason
+    assert "Rolled back: drain" in ended.reason
 
 
 @pytest.mark.asyncio
@@ -198,7 +198,7 @@ async def test_the_end_of_the_budget_tells_what_was_taken_back_and_what_was_left
     ended = await shop.carry(Budget(turns_max=1))
     assert fill.calls == 1
     assert "Left changed: mend" in ended.reason
-    assert "Taken back: drain" in ended.reason
+    assert "Rolled back: drain" in ended.reason
 
 
 def test_a_change_counts_as_taken_back_only_when_that_went_well() -> None:

@@ -92,7 +92,7 @@ def test_without_a_change_the_end_of_the_budget_needs_no_proof() -> None:
     assert "Prove" not in _kinds(wants)
     assert run.conclusion is not None
     assert run.conclusion.category is ErrorCategory.BUDGET_EXCEEDED
-    assert "No diagnosis was handed in. Nothing was changed." in run.conclusion.reason
+    assert "No diagnosis was submitted. Nothing was changed." in run.conclusion.reason
 
 
 def test_the_end_of_the_budget_tells_all_that_is_known() -> None:
@@ -128,7 +128,7 @@ def _with(**changes: object) -> Diagnose:
     [
         (_with(evidence=()), "no evidence"),
         (_with(evidence=(Evidence("  ", 7),)), "no evidence"),
-        (_with(alternatives=()), "what else it could have been"),
+        (_with(alternatives=()), "no rejected alternatives"),
         (_with(cause=" "), "no cause"),
     ],
 )
@@ -187,7 +187,7 @@ def test_what_is_pure_says_the_same_by_itself() -> None:
     looking = read_only_tools(TOOLS)
     assert "check_port" in looking
     assert "restart_node" not in looking
-    assert account_of((), looking) == "No diagnosis was handed in. Nothing was changed."
+    assert account_of((), looking) == "No diagnosis was submitted. Nothing was changed."
     run, _ = _drive(Answer("act", (LOOK, RESTART)), Answer("", (Escalate("x"),)))
     assert [is_change(step, looking) for step in run.steps] == [False, True]
     assert not unproven(run.steps, looking), "nothing counts as a change before a diagnosis"

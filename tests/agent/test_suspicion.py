@@ -137,7 +137,7 @@ def test_places_of_everything_that_a_mind_is_told() -> None:
         ("what ls /srv wrote of errors", "err"),
         ("the reading files of ls /srv", "files some"),
     ]
-    assert list(proven(proof(detail="seen"))) == [("what was seen for a proof", "seen")]
+    assert list(proven(proof(detail="seen"))) == [("the observations of a proof", "seen")]
     assert LogTail("node-1", ("a", "b")).lines == ("a", "b")
 
 

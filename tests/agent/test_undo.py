@@ -82,7 +82,7 @@ def test_what_came_late_was_not_tried_and_what_was_cut_off_was() -> None:
 
 def test_only_what_takes_back_is_refused_for_a_mark() -> None:
     undone = [Step(Act(DRAIN), replace(RAN, undo=NO_TOKEN))]
-    assert "by hand" in unreadable(undone, NO_TOKEN)
+    assert "manually" in unreadable(undone, NO_TOKEN)
     assert unreadable([], NO_TOKEN) == ""
     told = replace(FILL, reasoning="it said [REDACTED:token:01234567]")
     assert unreadable([Step(Act(DRAIN), replace(RAN, undo=told))], told) == ""

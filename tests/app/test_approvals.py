@@ -104,7 +104,7 @@ async def test_whoever_asked_may_take_it_back(app: App) -> None:
 
 async def test_an_answer_that_does_not_count_makes_no_rule(app: App) -> None:
     await _asked(app)
-    with pytest.raises(ConflictError, match="changed since you looked"):
+    with pytest.raises(ConflictError, match="has changed"):
         await approve(app, "a1", reason="", always=EXACTLY, seen=7)
     with pytest.raises(AuthorityError):
         await approve(_with_role(app, Role.VIEWER), "a1", reason="", always=EXACTLY)

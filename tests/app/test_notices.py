@@ -55,7 +55,7 @@ async def test_a_test_message_says_where_it_was_not_taken(tmp_path: Path) -> Non
         (tmp_path / "urls").write_text(f"{people.url()}\nnosuch://x\n")
         good, bad = await send_test(app)
         assert people.titles == ["Operator: this is a test"]
-        assert (good.problem, bad) == ("", Tried(bad.name, "the address is not understood"))
+        assert (good.problem, bad) == ("", Tried(bad.name, "the address is not valid"))
 
 
 async def test_who_has_no_addresses_is_told_so_and_nobody_else_is_stopped(

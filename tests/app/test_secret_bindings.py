@@ -426,5 +426,5 @@ def test_a_certificate_key_has_to_be_a_file(tmp_path: Path) -> None:
         'password_file = "secret:db"', 'password_file = "p"\ntls = true\nca_file = "secret:db"'
     )
     (tmp_path / "operator.toml").write_text(toml)
-    with pytest.raises(UsageError, match="has to be a file"):
+    with pytest.raises(UsageError, match="must be a file"):
         load_config(flags={}, environ={}, cwd=tmp_path)

@@ -100,10 +100,10 @@ async def test_what_came_too_late_or_changed_is_ended_and_recorded(
     assert {one.state for one in ends} == {ConfirmationState.EXPIRED}
     assert not any(one.applied or one.open for one in ends)
     assert [one.reason for one in ends] == [
-        "the change that was seen is not the one that was asked for",
+        "the reviewed change differs from the requested change",
         "it moved",
-        "the stored change is not the one that was asked for",
-        "nobody answered in time",
+        "the stored change differs from the requested change",
+        "no decision in time",
     ]
     assert _states(ports)[4:] == [("confirmation_decided", "expired")] * 4
 

@@ -89,7 +89,7 @@ class _Failing:
     async def answer(self, ask: Ask) -> Answer:
         if ask.briefing.ticket.id == 1:
             raise ConnectionError("the model is away")
-        return Answer("", (Escalate("a person has to look"),))
+        return Answer("", (Escalate("a person has to take over"),))
 
 
 async def test_an_engine_is_known_by_its_name(floor: Make, kind: str) -> None:

@@ -66,7 +66,7 @@ async def test_whoever_reads_the_ledger_cannot_use_a_permit(home: Home, clock: H
     permit = await _permit(ports, clock, await _claimed(ports))
     assert len(permit.id) >= 43
     assert permit.id not in repr(permit)
-    await _refused(ports, replace(permit, id=permit.fingerprint), "never given")
+    await _refused(ports, replace(permit, id=permit.fingerprint), "never issued")
     intent = await ports.intents.begin(permit)
     await ports.intents.end(intent, Result(Outcome.RAN, 0))
     with pytest.raises(PermitError) as refused:
@@ -157,7 +157,7 @@ async def test_a_permit_is_for_one_state_of_the_world_only(
 
 async def test_a_permit_that_nobody_gave_is_worth_nothing(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, await _claimed(ports))
-    await _refused(ports, replace(permit, id="forged"), "never given")
+    await _refused(ports, replace(permit, id="forged"), "never issued")
 
 
 async def test_a_stale_worker_begins_nothing(ports: Ports, clock: HeldClock) -> None:
@@ -166,9 +166,9 @@ async def test_a_stale_worker_begins_nothing(ports: Ports, clock: HeldClock) -> 
     fresh = await ports.leases.claim("two", run="run-2", lease_s=30.0, attempts_max=3)
     assert fresh is not None
     permit = await _permit(ports, clock, stale)
-    await _refused(ports, permit, "claim that is over")
+    await _refused(ports, permit, "claim that has ended")
     # The holder cannot lend its epoch either: what counts is what was minted.
-    await _refused(ports, replace(permit, epoch=fresh.epoch), "claim that is over")
+    await _refused(ports, replace(permit, epoch=fresh.epoch), "claim that has ended")
     await ports.intents.begin(await _permit(ports, clock, fresh))
 
 
@@ -182,7 +182,7 @@ async def test_nothing_begins_for_a_ticket_that_is_over(
         await ports.leases.end(claimed, escalated(claimed))
     else:
         await ports.leases.release(claimed, reason="stopped", wait_s=0.0)
-    await _refused(ports, permit, "claim that is over")
+    await _refused(ports, permit, "claim that has ended")
 
 
 async def test_a_refused_permit_can_still_be_used_rightly(ports: Ports, clock: HeldClock) -> None:
@@ -238,7 +238,7 @@ async def test_a_yes_that_was_taken_back_begins_nothing(
     permit, approval = await _approved(ports, clock)
     version = approval.version
     await ports.approvals.decide(approval.id, state, by=Actor(), reason="", version=version)
-    await _refused(ports, permit, "does not count any more")
+    await _refused(ports, permit, "is no longer valid")
 
 
 async def test_a_yes_that_was_used_is_not_taken_back(ports: Ports, clock: HeldClock) -> None:
@@ -268,8 +268,8 @@ async def test_a_second_permit_for_one_yes_gives_no_second_begin(
     draft = Draft(Kind.PERMIT_MINTED, payload, ticket=1, run=permit.run, key=key)
     await ports.journal.append(draft)
     if used:
-        await _refused(ports, forged, "was never given")
-    await _refused(ports, permit, "used" if used else "does not count any more")
+        await _refused(ports, forged, "was never issued")
+    await _refused(ports, permit, "used" if used else "is no longer valid")
 
 
 async def test_nothing_begins_by_a_rule_that_was_revoked(ports: Ports, clock: HeldClock) -> None:

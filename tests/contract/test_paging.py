@@ -48,7 +48,7 @@ async def test_pages_are_the_whole_in_order(home: Home, clock: HeldClock) -> Non
         assert _all(noun.page, **pending, alive_at=clock.now()) == ["e", "a", "c"]
         # Whoever stood behind one that was answered meanwhile goes on there.
         assert [one.id for one in noun.page(**pending, after="b", limit=9)] == ["d", "a", "c"]
-        with pytest.raises(UsageError, match="go on behind"):
+        with pytest.raises(UsageError, match="continue after"):
             noun.page(after="nosuch", limit=9)
     assert _all(store.approvals.page, newest=True) == ["c", "a", "d", "b", "e"]
     waiting = {"states": [ApprovalState.PENDING], "alive_at": clock.now()}

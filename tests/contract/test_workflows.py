@@ -132,9 +132,9 @@ async def test_a_lease_that_ends_lets_another_go_on(ports: Ports, clock: HeldClo
     assert second is not None
     assert (second.epoch, second.worker) == (2, "other")
     assert not await ports.workflow_claims.renew(first, lease_s=30.0)
-    with pytest.raises(ConflictError, match="changed hands"):
+    with pytest.raises(ConflictError, match="claimed by another worker"):
         await ports.workflow_claims.note(first, _done())
-    with pytest.raises(ConflictError, match="changed hands"):
+    with pytest.raises(ConflictError, match="claimed by another worker"):
         await ports.workflow_claims.end(first, WorkflowState.COMPLETED, reason="")
 
 
@@ -212,7 +212,7 @@ async def test_a_step_begins_only_under_the_claim_that_holds(
     await ports.workflow_claims.renew(first, lease_s=0.0)
     second = await _claim(ports, "other")
     assert second is not None
-    with pytest.raises(PermitError, match="claim that is over"):
+    with pytest.raises(PermitError, match="claim that has ended"):
         await ports.intents.begin(stale)
     intent = await ports.intents.begin(await _permit(ports, clock, run, second.epoch))
     assert intent.run == run
@@ -230,7 +230,7 @@ async def test_one_attempt_begins_once_even_under_one_claim(ports: Ports, clock:
     )
     refused = [one for one in outcomes if isinstance(one, PermitError)]
     assert len(refused) == 2
-    assert all("begun already" in str(one) for one in refused)
+    assert all("already started" in str(one) for one in refused)
 
 
 async def test_nothing_but_an_undo_begins_in_what_was_cancelled(
@@ -247,7 +247,7 @@ async def test_nothing_but_an_undo_begins_in_what_was_cancelled(
 
 async def test_a_run_that_is_no_workflow_s_begins_nothing(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, "run-1", 0)
-    with pytest.raises(PermitError, match="claim that is over"):
+    with pytest.raises(PermitError, match="claim that has ended"):
         await ports.intents.begin(permit)
     assert workflow_of("run-1") == ""
 

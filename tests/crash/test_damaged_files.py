@@ -82,7 +82,7 @@ def test_a_damaged_file_is_refused_untouched(
     damage(content)
     Path(estate.place).write_bytes(content)
     before = _digests(tmp_path)
-    with pytest.raises(StoreError, match="it was left as it is") as caught:
+    with pytest.raises(StoreError, match="it is unchanged") as caught:
         estate.open()
     assert "\n" not in str(caught.value)
     assert repr(estate.place) in str(caught.value)

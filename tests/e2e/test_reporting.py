@@ -131,8 +131,8 @@ def test_a_notifier_that_fails_stops_no_ticket_and_is_seen(home: Home) -> None:
         assert monitor.runs
         done = home.run("notify", "test")
         assert done.code == 1
-        assert "the service did not take it" in done.out
-        assert "the address is not understood" in done.out
+        assert "the service rejected it" in done.out
+        assert "the address is not valid" in done.out
         assert "s3cret" not in done.out + done.err + monitor.said
         people.refuse = 0
         _configured(home, NOTIFY, people.url())

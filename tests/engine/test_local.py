@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 LEASE_S = 30.0
 INTERVAL_S = 10.0
-GIVES_UP = Answer("", (Escalate("a person has to look"),))
+GIVES_UP = Answer("", (Escalate("a person has to take over"),))
 
 
 class _Hanging:
@@ -214,7 +214,7 @@ async def test_a_lost_lease_ends_the_work_and_not_the_engine(
     one.clock.advance(LEASE_S / 3)
     assert await working
     assert one.ticket() == stolen
-    assert "lease lost" in caplog.text
+    assert "the lease was lost" in caplog.text
 
 
 async def test_work_that_ends_after_its_lease_was_lost_changes_nothing(plant: Make) -> None:

@@ -58,7 +58,7 @@ class _Mind:
     async def answer(self, ask: Ask) -> Answer:
         """What is written above."""
         if ask.briefing.ticket.target != "node-1":
-            return Answer("", (Escalate("a person has to look"),))
+            return Answer("", (Escalate("a person has to take over"),))
         self.begun.set()
         if self._breaks:
             raise ConnectionError("the model is away")

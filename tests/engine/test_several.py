@@ -32,7 +32,7 @@ from tests.processes.waiting import eventually
 pytestmark = pytest.mark.asyncio
 
 ADA = Actor("ada", "user")
-GIVES_UP = Answer("", (Escalate("a person has to look"),))
+GIVES_UP = Answer("", (Escalate("a person has to take over"),))
 LEASE_S = 30.0
 
 

@@ -335,7 +335,7 @@ def test_floors_and_ceilings_and_a_transcript(app: App, incident: Incident, tmp_
     counted_ = tally(done)
     assert (counted_.cause_right.count, counted_.cause_right.of, counted_.failed) == (1, 5, 0)
     assert counted_.joint == counted_.cause_right == counted_.component_at_1
-    with pytest.raises(OperatorError, match="no such model"):
+    with pytest.raises(OperatorError, match="not a configured model"):
         _run(replay_file(app, incident.file, "nobody"))
 
 

@@ -223,7 +223,7 @@ async def test_it_is_done_and_undone_and_its_oracle_knows(stage: Stage, case: st
     assert await fault.oracle(stage.scene) == ""
     assert await fault.inject(stage.scene) == {}
     assert stage.rig.calls == done
-    assert (await fault.oracle(stage.scene)).startswith("node-2 still suffers from: ")
+    assert (await fault.oracle(stage.scene)).startswith("node-2 is still affected by: ")
     stage.rig.calls.clear()
     await fault.heal(stage.scene)
     assert stage.rig.calls == undone
@@ -298,7 +298,7 @@ async def test_a_fault_of_one_target_is_available_there_and_nowhere_else(stage: 
     fault = kill_fault("a", "node", breaks=BREAKS, end=CorrectOutcome.ESCALATED)
     assert fault.end is CorrectOutcome.ESCALATED
     assert only_at(fault, "node-2").unavailable(stage.scene) == ""
-    assert only_at(fault, "node-1").unavailable(stage.scene) == "it is done to 'node-1' only"
+    assert only_at(fault, "node-1").unavailable(stage.scene) == "it applies to 'node-1' only"
     stage.rig.cannot = {Ability.KILL: "it cannot be killed"}
     assert only_at(fault, "node-2").unavailable(stage.scene) == "it cannot be killed"
 

@@ -111,7 +111,7 @@ def test_a_copy_that_differs_never_gets_the_name(
         proven(fresh, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "_prove", prove)
-    with pytest.raises(StoreError, match="read back differs: entries"):
+    with pytest.raises(StoreError, match="written backup differs: entries"):
         _save(lived, tmp_path / "safe.db")
     assert [path for path in tmp_path.iterdir() if "safe" in path.name] == []
 

@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_written_is_tried_again_later(
     with library.raw() as connection:
         connection.execute("CREATE TABLE search.indexed_up_to (wrong TEXT)")
         assert not library.indexer.advance(steps_max=9)
-        assert "tried again later" in caplog.text
+        assert "tries again later" in caplog.text
         connection.execute("DROP TABLE indexed_up_to")
     connection.close()
     library.indexer.advance(steps_max=9)

@@ -89,6 +89,6 @@ def test_columns_are_compared_with_what_the_bytes_say(lived: Estate) -> None:
     connection.close()
     assert [wrong_columns(row) for row in rows] == [""] * len(rows)
     assert wrong_columns(replace(rows[0], kind="proof")).endswith("than its kind say")
-    assert "are no entry" in wrong_columns(replace(rows[0], body=b"[]"))
+    assert "parsed as an entry" in wrong_columns(replace(rows[0], body=b"[]"))
     assert wrong_columns(replace(rows[0], body=None, kind="whatever")) == ""
     assert isinstance(rows[0], RawRow)

@@ -45,7 +45,7 @@ async def test_a_loop_that_stalls_stops_the_heartbeat_and_one_that_goes_on_start
     heart = Heartbeat(lambda: watches, beat, clock, every_s=20.0)
     task = asyncio.ensure_future(heart.run())
     await clock.asleep()
-    assert (beats, heart.problem) == ([], "no heartbeat, because there was no look yet")
+    assert (beats, heart.problem) == ([], "no heartbeat, because no check has finished yet")
     watches[0] = replace(watches[0], last_at=clock.now())
     clock.advance(1.0)
     await clock.asleep(for_s=20.0)

@@ -132,7 +132,7 @@ def test_what_is_not_understood_fires(state: object) -> None:
         (b'{"alerts": {}}', "not a notification"),
         (webhook(version="3"), "version '4'"),
         (webhook({"status": "maybe"}), "firing or resolved"),
-        (webhook({**webhook_alert(), "labels": {"a": 1}}), "have to be texts"),
+        (webhook({**webhook_alert(), "labels": {"a": 1}}), "must be strings"),
         (webhook(*[webhook_alert()] * (ALERTS_MAX + 1)), f"at most {ALERTS_MAX}"),
     ],
 )

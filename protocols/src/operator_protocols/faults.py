@@ -43,7 +43,7 @@ def only_at(fault: Fault, name: str) -> Fault:
     before = fault.unavailable
 
     def unavailable(scene: Scene) -> str:
-        return before(scene) if scene.target.name == name else f"it is done to {name!r} only"
+        return before(scene) if scene.target.name == name else f"it applies to {name!r} only"
 
     return replace(fault, unavailable=unavailable)
 
@@ -58,7 +58,7 @@ def kill_fault(
 ) -> Fault:
     """So many processes are ended by SIGKILL; it is over when all run and answer again."""
     if count < 1:
-        raise ValueError("A fault has to kill at least one.")
+        raise ValueError("A fault must kill at least one target.")
 
     async def kill(scene: Scene) -> None:
         for each in _victims(scene, count):
@@ -272,7 +272,7 @@ def _fault(
         for each in _victims(scene, count):
             wounds = scene.rig.damage(each.name)
             if ability in wounds or Ability.KILL in wounds:
-                return f"{each.name} still suffers from: {', '.join(sorted(wounds))}"
+                return f"{each.name} is still affected by: {', '.join(sorted(wounds))}"
             if not await answers(each):
                 return f"{each.name} does not answer"
         return ""

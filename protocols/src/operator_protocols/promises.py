@@ -112,25 +112,25 @@ def _identity(trial: _Trial) -> Iterator[str]:
     target = Target("a", "odd", port=1)
     subject = trial.subject(target)
     if not _has_verbs(subject, Subject):
-        yield "What `subject` makes has not the verbs of a Subject."
+        yield "`subject` does not return a Subject."
     if subject.name != "mine":
-        yield f"The subject is named {subject.name!r} and not as it was configured."
+        yield f"The subject is named {subject.name!r} instead of its configured name."
     if list(subject.targets()) != [target]:
-        yield "The subject has not the targets that it was given."
+        yield "The subject does not have the targets that it was given."
     if not trial.plugin.sentence.endswith("."):
-        yield "The plug-in does not say in a sentence what it knows."
+        yield "The plug-in has no `sentence` that describes it."
 
 
 def _invariants(trial: _Trial) -> Iterator[str]:
     invariants = trial.subject().invariants
     names = [invariant.name for invariant in invariants]
     if not names:
-        yield "There is no invariant, so that nothing can ever be broken."
+        yield "There is no invariant, so nothing can be violated."
     if len(set(names)) < len(names):
         yield "Two invariants have the same name."
     for invariant in invariants:
         if not _has_verbs(invariant, Invariant):
-            yield f"{invariant.name!r} has not the verbs of an Invariant."
+            yield f"{invariant.name!r} is not an Invariant."
         if invariant.name == OBSERVABLE:
             yield f"{OBSERVABLE!r} is the monitor's own invariant."
         if not 0.0 <= invariant.grace_s < GRACE_S_MAX:
@@ -141,7 +141,7 @@ async def _looks(trial: _Trial) -> list[str]:
     broken = []
     try:
         await trial.subject().observe()
-        broken.append("A look at nothing does not raise ObservationError.")
+        broken.append("Observing without targets does not raise ObservationError.")
     except ObservationError:
         pass
     async with _silent() as silent:
@@ -156,16 +156,18 @@ async def _looks(trial: _Trial) -> list[str]:
             observation = await subject.observe()
             took_s = time.monotonic() - begun
     if took_s > 2 * TIMEOUT_S + trial.slack_s:
-        broken.append(f"A look with a time-out of {TIMEOUT_S:g} s took {took_s:.1f} s.")
+        broken.append(f"An observation with a timeout of {TIMEOUT_S:g} s took {took_s:.1f} s.")
     if observation.subject != "mine":
-        broken.append("An observation does not name its subject as it was configured.")
+        broken.append("An observation does not have the configured name of its subject.")
     missing = {target.name for target in targets} - {seen.target for seen in observation.seen}
     if missing:
-        broken.append(f"Targets are not seen at all: {', '.join(sorted(missing))}.")
+        broken.append(f"Targets are missing from the observation: {', '.join(sorted(missing))}.")
     for invariant in subject.invariants:
         for finding in invariant.check(observation):
             if finding.health is Health.HEALTHY:
-                broken.append(f"{invariant.name!r} calls {finding.target!r} healthy, which is not.")
+                broken.append(
+                    f"{invariant.name!r} reports {finding.target!r} as healthy, which is wrong."
+                )
     return broken
 
 
@@ -175,11 +177,11 @@ def _checks(trial: _Trial) -> Iterator[str]:
     for invariant in trial.subject().invariants:
         first, again = list(invariant.check(blind)), list(invariant.check(blind))
         if first != again:
-            yield f"{invariant.name!r} says something else when it is asked again."
+            yield f"{invariant.name!r} gives different results for the same observation."
         if any(finding.health is not Health.UNKNOWN for finding in first):
-            yield f"{invariant.name!r} knows something of what was not seen."
+            yield f"{invariant.name!r} reports the health of a target that was not observed."
         if list(invariant.check(Observation("mine", now))):
-            yield f"{invariant.name!r} speaks of targets when none was seen."
+            yield f"{invariant.name!r} reports targets although none was observed."
 
 
 async def _tools(trial: _Trial) -> list[str]:
@@ -198,14 +200,14 @@ async def _tools(trial: _Trial) -> list[str]:
 async def _tool(tool: Tool) -> list[str]:
     """Nonsense and a dead target are Results, never exceptions."""
     if not tool.spec.sentence.endswith("."):
-        return [f"The tool {tool.spec.name!r} does not say in a sentence what it does."]
+        return [f"The tool {tool.spec.name!r} has no `sentence` that describes it."]
     try:
         async with asyncio.timeout(SLACK_S):
             result = await tool.call({"no such argument": 1}, Job("promise", timeout_s=TIMEOUT_S))
     except Exception as error:  # noqa: BLE001  whatever it raises, that is the broken promise
         return [f"The tool {tool.spec.name!r} raises {type(error).__name__}: {error}."]
     if not _has_verbs(result, Result) or result.ok:
-        return [f"The tool {tool.spec.name!r} does something with arguments that it has not."]
+        return [f"The tool {tool.spec.name!r} accepts arguments that it does not declare."]
     return []
 
 
@@ -223,7 +225,7 @@ async def _depot(trial: _Trial) -> list[str]:
             ]
             depot = trial.plugin.depot(trial.settings(*targets))
             if not _has_verbs(depot, Depot):
-                return ["What `depot` makes has not the verbs of a Depot."]
+                return ["`depot` does not return a Depot."]
             begun = time.monotonic()
             try:
                 kept, gone = await depot.put("mark"), await depot.gone(("mark",))
@@ -232,11 +234,11 @@ async def _depot(trial: _Trial) -> list[str]:
             took_s = time.monotonic() - begun
     broken = []
     if kept:
-        broken.append("The depot calls kept what nobody has acknowledged.")
+        broken.append("The depot reports a mark as kept that was never acknowledged.")
     if gone is not None:
-        broken.append("The depot knows what is gone where nobody answers.")
+        broken.append("The depot reports lost marks although no target answers.")
     if took_s > 2 * TIMEOUT_S * len(targets) + trial.slack_s:
-        broken.append(f"The depot took {took_s:.1f} s with a time-out of {TIMEOUT_S:g} s.")
+        broken.append(f"The depot took {took_s:.1f} s with a timeout of {TIMEOUT_S:g} s.")
     return broken
 
 
@@ -248,10 +250,10 @@ def _library(trial: _Trial) -> Iterator[str]:
         if not 0.0 < cause.prior < 1.0:
             yield f"The prior of the cause {cause.name!r} is not between 0 and 1."
         for name in set(cause.breaks) - invariants:
-            yield f"The cause {cause.name!r} breaks {name!r}, which is no invariant."
+            yield f"The cause {cause.name!r} breaks {name!r}, which is not an invariant."
         for remedy in cause.remedies:
             if remedy.tool not in known:
-                yield f"The cause {cause.name!r} is ended by {remedy.tool!r}, which is no tool."
+                yield f"The cause {cause.name!r} is ended by {remedy.tool!r}, which is not a tool."
 
 
 def _rig(trial: _Trial) -> Iterator[str]:
@@ -261,12 +263,12 @@ def _rig(trial: _Trial) -> Iterator[str]:
     if len(set(names)) < len(names):
         yield "Two faults have the same name."
     if names and plugin.rig is None:
-        yield "There are faults, and no rig to do them to."
+        yield "There are faults but no rig."
     for fault in plugin.faults:
         if fault.kind not in trial.kinds:
-            yield f"The fault {fault.name!r} is done to {fault.kind!r}, which the rig has not."
+            yield f"The fault {fault.name!r} needs {fault.kind!r}, which the rig does not have."
         if not fault.breaks or set(fault.breaks) - invariants - {OBSERVABLE}:
-            yield f"The fault {fault.name!r} does not say which invariant it breaks."
+            yield f"The fault {fault.name!r} does not name the invariant that it breaks."
 
 
 def _has_verbs(thing: object, kind: type) -> bool:

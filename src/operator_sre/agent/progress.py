@@ -140,7 +140,7 @@ def account_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
         if isinstance(step.want, Diagnose)
     ]
     proofs = [step.result for step in steps if isinstance(step.result, Proof)]
-    sentences = ["No diagnosis was handed in.", "Nothing was changed.", left_of(steps, known)]
+    sentences = ["No diagnosis was submitted.", "Nothing was changed.", left_of(steps, known)]
     if diagnoses:
         (first, _), (_, last) = diagnoses[0], diagnoses[-1]
         sentences[0] = f"Last diagnosis: {last.summary} Chosen: {last.choice}."
@@ -162,7 +162,7 @@ def left_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
         if not itself and _has_diagnosis(steps[:at]) and is_change(step, known):
             (back if undone_by(step, steps[at + 1 :]) else left).append(_describe_action(step))
     sentences = [f"Left changed: {_list_few(left)}."] if left else []
-    sentences += [f"Taken back: {_list_few(back)}."] if back else []
+    sentences += [f"Rolled back: {_list_few(back)}."] if back else []
     return " ".join(sentences)
 
 
@@ -232,7 +232,7 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
         same = (done.command, done.target) == (action.command, action.target)
         if same and action not in taken_back:
             return (
-                f"{action.command} was done already and the proof after it failed; choose another"
+                f"{action.command} already ran and the proof after it failed; choose another"
                 " plan, or escalate."
             )
     return ""
@@ -263,7 +263,7 @@ def unreadable(steps: Iterable[Step], action: Action) -> str:
     text = repr(replace(action, reasoning="", expected=""))
     if REDACTED not in text or action not in undos_of(steps):
         return ""
-    return f"{action.command} cannot be done: a secret in it was redacted. Take it back by hand."
+    return f"{action.command} cannot run: a secret in it was redacted. Roll it back manually."
 
 
 def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | None:

@@ -132,14 +132,16 @@ class Run:
     def _give_up(self, why: Stopped) -> Generator[Want, None, None]:
         """A person takes over: a change that was never proven and does not help is taken back."""
         if self._done.unproven():
-            yield from self._prove(Prove("The mind gives up after a change.", hasty=True))
+            yield from self._prove(Prove("The agent gives up after a change.", hasty=True))
         done = self._done.account() if self._stopped else self._done.left_changed()
         category = why.category or self._done.obstacle()
         self.conclusion = Conclusion(None, f"{why.reason} {done}".strip(), category)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
         if not answer.calls:  # whoever asks for nothing more believes that it is over
-            yield from self._prove(Prove(answer.reasoning[:CLAIM_CHARS_MAX] or "Nothing was said."))
+            yield from self._prove(
+                Prove(answer.reasoning[:CLAIM_CHARS_MAX] or "The model gave no reasoning.")
+            )
         for call in answer.calls:
             match call:
                 case Action():
@@ -185,7 +187,7 @@ class Run:
                     break
         if self._done.attempts() >= self._budget.attempts_max:
             reason = (
-                f"{self._done.attempts()} attempts were made and none held. {self._done.account()}"
+                f"{self._done.attempts()} attempts were made, none proven. {self._done.account()}"
             )
             self.conclusion = Conclusion(proof, reason, self._done.obstacle())
 
@@ -202,12 +204,12 @@ def checked(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
     lacks = {
         "it names no cause": not call.diagnosis.cause.strip(),
         "it has no evidence": not any(one.sentence.strip() for one in call.diagnosis.evidence),
-        "it does not say what else it could have been": not any(
+        "it has no rejected alternatives": not any(
             one.cause.strip() and one.why_rejected.strip() for one in call.diagnosis.alternatives
         ),
     }
     if missing := [lack for lack, is_lacking in lacks.items() if is_lacking]:
-        why = f"The diagnosis was not taken: {' and '.join(missing)}. Hand in a whole one."
+        why = f"The diagnosis was rejected: {' and '.join(missing)}. Submit a complete one."
         return Misuse("diagnose", call.diagnosis.summary, why)
     diagnosis = replace(
         call.diagnosis,

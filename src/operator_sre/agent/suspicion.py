@@ -393,7 +393,7 @@ def said(action: Action, result: Result) -> Texts:
 
 def proven(proof: Proof) -> Texts:
     """The texts of a proof."""
-    yield "what was seen for a proof", "\n".join([proof.detail, *proof.harm])
+    yield "the observations of a proof", "\n".join([proof.detail, *proof.harm])
 
 
 def _short(name: str) -> str:

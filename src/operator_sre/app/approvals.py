@@ -94,7 +94,7 @@ def show_approval(app: App, approval: str) -> ApprovalView:
     if found is None:
         raise NotFoundError(
             f"There is no approval {approval!r}.",
-            next_step="See what is pending with: operator approvals list",
+            next_step="List pending approvals with: operator approvals list",
         )
     left_s = (found.expires_at - app.clock.now()).total_seconds()
     outlook = outlook_of_request(found, app.surroundings)

@@ -159,7 +159,7 @@ def get(app: App, confirmation: str) -> Confirmation:
     if not known:
         raise NotFoundError(
             f"There is no confirmation {confirmation[:ID_CHARACTERS_MAX]!r}.",
-            next_step="See what is pending with: operator confirmations list",
+            next_step="List pending confirmations with: operator confirmations list",
         )
     return known[0]
 
@@ -371,7 +371,7 @@ async def _settle(app: App, one: Confirmation, *, made: bool | None) -> list[Con
     try:
         if one.state is _PENDING:
             ended = ConfirmationState.EXPIRED
-            return [await store.decide(one.id, ended, by=Actor(), reason="nobody answered in time")]
+            return [await store.decide(one.id, ended, by=Actor(), reason="no decision in time")]
         return [await store.settle(one.id, applied=made is True, outcome=told)]
     except ConflictError:
         return []  # somebody was quicker

@@ -194,13 +194,13 @@ async def _purge(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
     plan = await asyncio.to_thread(maintenance_of(app.config).plan, moment)
     if _plan_digest(plan) != confirmation.bound.get("plan"):
         raise ConflictError(
-            "The store has changed since it was asked what would be purged.",
-            next_step="Look again, and confirm again.",
+            "The store has changed since the purge was planned.",
+            next_step="Plan the purge again, and confirm the new plan.",
         )
     if not get(app, confirmation.id).open:
         raise ConflictError(
             f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was purged.",
-            next_step="Look again, and confirm again.",
+            next_step="Plan the purge again, and confirm the new plan.",
         )
     # It may take minutes, in which others are answered, and the kill switch works.
     await asyncio.to_thread(purge_store, app.config, plan, progress=_PROGRESS.get(), by=by)

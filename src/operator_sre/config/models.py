@@ -131,7 +131,7 @@ def models_of(
     ConfigError with the first thing that makes no sense; a key is never repeated in it.
     """
     if not isinstance(table, dict):
-        raise ConfigError(f"'models' in {str(file)!r} has to be tables such as [models.local].")
+        raise ConfigError(f"'models' in {str(file)!r} must be tables such as [models.local].")
     models = {model.name: model for model in given}
     for name, body in table.items():
         models[name] = _read_model(name, body, file, environ)
@@ -148,7 +148,7 @@ def model_named(
     if name.startswith(SCRIPTED) and name != SCRIPTED:
         return
     raise ConfigError(
-        f"{setting!r} is {name!r}, and there is no such model.",
+        f"{setting!r} is {name!r}, which is not a configured model.",
         next_step=f"Models: {', '.join(valid)}. Add one to operator.toml as [models.NAME].",
     )
 
@@ -157,26 +157,26 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
     place = f"[models.{name}] in {str(file)!r}"
     if not _NAME.fullmatch(name) or name in {AUTO, RANDOM, REASONER, RESTART, RULE}:
         raise ConfigError(
-            f"A model cannot be called {name!r} ({str(file)!r}).",
-            next_step=f"Use small letters, digits, '.', '-', '_'; {AUTO}, {REASONER} and {RULE}"
-            " mean something already.",
+            f"{name!r} is not a valid model name ({str(file)!r}).",
+            next_step=f"Use lowercase letters, digits, '.', '-', '_'; {AUTO}, {REASONER} and {RULE}"
+            " are reserved.",
         )
     if not isinstance(body, dict):
-        raise ConfigError(f"{place} has to be a table.")
+        raise ConfigError(f"{place} must be a table.")
     for key in body:
         if key.lower() in _SECRETS:
             raise ConfigError(
-                f"{place} has a key in it, and keys do not belong into this file.",
-                next_step="Name a variable with key_env, or a file with key_file.",
+                f"{place} contains a secret, and secrets do not belong in this file.",
+                next_step="Set key_env to the name of a variable, or key_file to a file.",
             )
         if key not in _KEYS:
             raise unknown(key, _KEYS, place)
     if "key_env" in body and "key_file" in body:
-        raise ConfigError(f"{place} has key_env and key_file; one of them is enough.")
+        raise ConfigError(f"{place} has both key_env and key_file; set only one.")
     variable = body.get("key_env", "")
     if variable and not (isinstance(variable, str) and _VARIABLE.fullmatch(variable)):
         raise ConfigError(
-            f"'key_env' of {place} has to be the name of a variable, not its value.",
+            f"'key_env' of {place} must be the name of a variable, not its value.",
             next_step='Such as key_env = "ANTHROPIC_API_KEY".',
         )
     key_file = _read_text(body, "key_file", place)
@@ -190,7 +190,7 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
         costs = body["prices"]
         if not isinstance(costs, dict) or not {"input", "output"} <= set(costs):
             raise ConfigError(
-                f"'prices' of {place} has to say what input and output cost.",
+                f"'prices' of {place} must set the price of input and output.",
                 next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
             )
         check_table(costs, _PRICES, f"'prices' of {place}")
@@ -200,7 +200,7 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
     timeout_s = number_of(timeout_s, 1, TIMEOUT_S_MAX, "timeout_s", place)
     tools, temperature = body.get("tools", "auto"), None
     if tools not in TOOL_MODES:
-        raise ConfigError(f"'tools' of {place} has to be one of {', '.join(TOOL_MODES)}.")
+        raise ConfigError(f"'tools' of {place} must be one of {', '.join(TOOL_MODES)}.")
     if "temperature" in body:
         temperature = number_of(body["temperature"], 0, 2, "temperature", place)
     if base_url:
@@ -227,7 +227,7 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
 def _read_text(body: Mapping[str, Any], key: str, place: str, *, needed: bool = False) -> str:
     value = body.get(key, "")
     if not isinstance(value, str) or (needed and not value):
-        raise ConfigError(f"{place} needs {key!r}, a text.")
+        raise ConfigError(f"{place} needs {key!r}, a string.")
     return value
 
 
@@ -240,11 +240,11 @@ def _check_address(base_url: str, place: str, *, has_key: bool) -> None:
     except ValueError:
         host, url = "", urlsplit("")
     if url.scheme not in {"http", "https"} or not host:
-        raise ConfigError(f"'base_url' of {place} has to be an http:// or https:// address.")
+        raise ConfigError(f"'base_url' of {place} must be an http:// or https:// address.")
     if url.username is not None or url.query or url.fragment:
         raise ConfigError(
-            f"'base_url' of {place} must not have a name, a password or a question in it.",
-            next_step="A key belongs into key_env or key_file.",
+            f"'base_url' of {place} must not contain a user, a password or a query.",
+            next_step="Set the key with key_env or key_file.",
         )
     try:
         is_near = ip_address(host).is_loopback
@@ -252,6 +252,6 @@ def _check_address(base_url: str, place: str, *, has_key: bool) -> None:
         is_near = host == "localhost"
     if url.scheme == "http" and has_key and not is_near:
         raise ConfigError(
-            f"{place} would send its key to {host!r} for everybody to read.",
-            next_step="Use https://, or leave the key away.",
+            f"{place} would send its key to {host!r} unencrypted.",
+            next_step="Use https://, or remove the key.",
         )

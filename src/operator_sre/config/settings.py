@@ -41,9 +41,9 @@ def _number(low: float, high: float) -> Callable[[str], float]:
         try:
             value = float(text)
         except ValueError:
-            raise ValueError(f"has to be a number between {low:g} and {high:g}") from None
+            raise ValueError(f"must be a number between {low:g} and {high:g}") from None
         if not low <= value <= high:
-            raise ValueError(f"has to be between {low:g} and {high:g}")
+            raise ValueError(f"must be between {low:g} and {high:g}")
         return value
 
     return parse
@@ -52,7 +52,7 @@ def _number(low: float, high: float) -> Callable[[str], float]:
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
-            raise ValueError(f"has to be one of {', '.join(words)}")
+            raise ValueError(f"must be one of {', '.join(words)}")
         return text
 
     return parse
@@ -60,23 +60,23 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _switch(text: str) -> bool:
     if text not in {"0", "1"}:
-        raise ValueError("has to be 0 or 1")
+        raise ValueError("must be 0 or 1")
     return text == "1"
 
 
 def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if text and not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("has to be an address such as 127.0.0.1:9464")
+        raise ValueError("must be an address such as 127.0.0.1:9464")
     return text
 
 
 def _collector(text: str) -> str:
     url = urlsplit(text)
     if text and (url.scheme not in ("http", "https") or not url.hostname or url.query):
-        raise ValueError("has to be a URL such as http://127.0.0.1:4318")
+        raise ValueError("must be a URL such as http://127.0.0.1:4318")
     if url.username or url.password:
-        raise ValueError("has to be without a secret; name a file with otlp_token_file")
+        raise ValueError("must not contain a secret; set otlp_token_file instead")
     return text
 
 
@@ -92,44 +92,78 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("home", "", str, "where state lives"),
-    Setting("store", "", str, "a postgresql:// URL instead of a file in home", secret=True),
-    Setting("ledger_key", "", str, "the key that signs the ledger; empty: in home"),
-    Setting("secrets_in", "auto", _one_of("auto", "file", "keyring"), "where secrets are kept"),
-    Setting("secrets_key", "", str, "the file of the key that seals secrets; empty: in home"),
-    Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
-    Setting("policy", "", str, "what may run; empty: policy.yaml beside operator.toml, or in home"),
-    Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
-    Setting("sandbox", "bubblewrap", _one_of("bubblewrap", "docker"), "what boxes scripts"),
-    Setting("interval_s", "30", _number(0.2, 3600), "seconds between two looks at a subject"),
-    Setting("timeout_s", "5", _number(0.1, 60), "seconds that one look at a target may take"),
+    Setting("home", "", str, "directory of all state"),
+    Setting("store", "", str, "postgresql:// URL to use instead of a file in home", secret=True),
+    Setting("ledger_key", "", str, "file of the key that signs the ledger; empty: in home"),
+    Setting("secrets_in", "auto", _one_of("auto", "file", "keyring"), "where secrets are stored"),
+    Setting("secrets_key", "", str, "file of the key that encrypts secrets; empty: in home"),
+    Setting("mode", "observe", _one_of(*Mode), "which actions run without approval"),
+    Setting("policy", "", str, "policy file; empty: policy.yaml beside operator.toml, or in home"),
+    Setting("profile", "standard", _one_of("standard", "lab"), "built-in policy profile"),
+    Setting("sandbox", "bubblewrap", _one_of("bubblewrap", "docker"), "sandbox for scripts"),
+    Setting("interval_s", "30", _number(0.2, 3600), "seconds between two checks of a subject"),
+    Setting("timeout_s", "5", _number(0.1, 60), "timeout in seconds for observing one target"),
     Setting("stable_s", "0", _number(0, 3600), "seconds a repair must hold; 0: two intervals"),
-    Setting("deadline_s", "120", _number(1, 3600), "seconds a proof may take"),
-    Setting("approval_s", "300", _number(1, 86400), "seconds a person has to answer"),
-    Setting("parked_s", "0", _number(0, 604800), "seconds a run waits instead, parked; 0: none"),
-    Setting("escalate_s", "0", _number(0, 604800), "seconds until silence is escalated; 0: never"),
-    Setting("two_person", "0", _switch, "1: what is critical needs two different people"),
-    Setting("self_approval", "1", _switch, "0: nobody approves a request of their own"),
-    Setting("runs_max", "4", _number(1, 64), "tickets that an agent works on at once"),
-    Setting("changes_per_hour", "30", _number(1, 10000), "changes of a subject in an hour"),
-    Setting("targets_max", "0", _number(0, 10000), "targets changed in 5 minutes; 0: a third"),
-    Setting("metrics", "", _address, "where our own metrics are served, as 127.0.0.1:9464"),
-    Setting("otlp_endpoint", "", _collector, "where traces go, as http://127.0.0.1:4318"),
-    Setting("otlp_token_file", "", str, "a file with the token for otlp_endpoint; a secret"),
-    Setting("heartbeat_url_file", "", str, "a file with the URL that hears that we look; a secret"),
-    Setting("heartbeat_s", "60", _number(1, 86400), "seconds between two heartbeats"),
-    Setting("history_days", "7", _number(0.01, 3650), "days for which looks are kept"),
-    Setting("history_looks", "20000", _number(100, 10_000_000), "looks kept of each subject"),
-    Setting("log_format", "text", _one_of("text", "json"), "how log lines look"),
-    Setting("log_level", "info", _one_of("debug", "info", "warning", "error"), "what is logged"),
-    Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
-    Setting("anthropic_model", "claude-sonnet-5", str, "which Claude 'claude' is"),
-    Setting("model", AUTO, str, "who thinks; auto: Claude if its key is known, else reasoner"),
-    Setting("guidance", "", str, "what models are told beside all else"),
-    Setting("summary_model", AUTO, str, "who summarises; auto: Claude Haiku with a key, else rule"),
-    Setting("usd_per_day", "20", _number(0, 100_000), "dollars all runs may cost in a day (UTC)"),
+    Setting("deadline_s", "120", _number(1, 3600), "timeout in seconds for a proof"),
+    Setting("approval_s", "300", _number(1, 86400), "seconds until an approval request expires"),
     Setting(
-        "tokens_per_day", "2000000", _number(0, 1e12), "tokens all runs may cost in a day (UTC)"
+        "parked_s",
+        "0",
+        _number(0, 604800),
+        "seconds a run stays parked while approval is pending; 0: off",
+    ),
+    Setting(
+        "escalate_s",
+        "0",
+        _number(0, 604800),
+        "seconds until a pending approval is escalated; 0: never",
+    ),
+    Setting("two_person", "0", _switch, "1: critical actions need two approvers"),
+    Setting("self_approval", "1", _switch, "0: requesters cannot approve their own requests"),
+    Setting("runs_max", "4", _number(1, 64), "tickets an agent works on in parallel"),
+    Setting("changes_per_hour", "30", _number(1, 10000), "maximum changes of a subject per hour"),
+    Setting(
+        "targets_max",
+        "0",
+        _number(0, 10000),
+        "maximum targets changed in 5 minutes; 0: a third of them",
+    ),
+    Setting("metrics", "", _address, "address that serves metrics, such as 127.0.0.1:9464"),
+    Setting(
+        "otlp_endpoint", "", _collector, "OTLP endpoint for traces, such as http://127.0.0.1:4318"
+    ),
+    Setting("otlp_token_file", "", str, "file with the token for otlp_endpoint"),
+    Setting("heartbeat_url_file", "", str, "file with the URL that receives heartbeats"),
+    Setting("heartbeat_s", "60", _number(1, 86400), "seconds between two heartbeats"),
+    Setting("history_days", "7", _number(0.01, 3650), "days to keep observations"),
+    Setting(
+        "history_looks", "20000", _number(100, 10_000_000), "maximum observations kept per subject"
+    ),
+    Setting("log_format", "text", _one_of("text", "json"), "format of log lines"),
+    Setting(
+        "log_level",
+        "info",
+        _one_of("debug", "info", "warning", "error"),
+        "minimum level of log lines",
+    ),
+    Setting("anthropic_api_key", "", str, "API key for Claude; never shown", secret=True),
+    Setting("anthropic_model", "claude-sonnet-5", str, "model name behind 'claude'"),
+    Setting("model", AUTO, str, "model for agents; auto: Claude if a key is set, else reasoner"),
+    Setting("guidance", "", str, "additional instructions for models"),
+    Setting(
+        "summary_model",
+        AUTO,
+        str,
+        "model for summaries; auto: Claude Haiku if a key is set, else rule",
+    ),
+    Setting(
+        "usd_per_day",
+        "20",
+        _number(0, 100_000),
+        "maximum cost of all runs per day (UTC), in dollars",
+    ),
+    Setting(
+        "tokens_per_day", "2000000", _number(0, 1e12), "maximum tokens of all runs per day (UTC)"
     ),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -217,7 +251,7 @@ def load_config(
         if name not in _BY_NAME:
             raise unknown(name, [*_BY_NAME, "models", "notify", "subjects", "triggers"], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
+            raise ConfigError(f"{name!r} in {str(file)!r} must be a number or a string.")
     layers: list[tuple[str, Mapping[str, str]]] = [
         (f"file {file}", {name: str(value) for name, value in table.items()}),
         ("environment", _read_environment(environ)),
@@ -235,7 +269,7 @@ def load_config(
         except ValueError as error:
             shown = "its value" if setting.secret else repr(text)
             raise ConfigError(
-                f"{setting.name!r} is {shown} ({source}), and {error}.",
+                f"{setting.name!r} is {shown} ({source}), but {error}.",
                 next_step="See: operator config show",
             ) from error
     asks_first = environ.get("OPERATOR_APPROVAL_MODE") == "true"
@@ -290,9 +324,9 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
     safety = environ.get("OPERATOR_SAFETY_MODE", "")
     approval = environ.get("OPERATOR_APPROVAL_MODE", "")
     if safety not in {"", "observe", "execute"}:
-        raise ConfigError(f"OPERATOR_SAFETY_MODE is {safety!r}; it is observe or execute.")
+        raise ConfigError(f"OPERATOR_SAFETY_MODE is {safety!r}; it must be observe or execute.")
     if approval not in {"", "true", "false"}:
-        raise ConfigError(f"OPERATOR_APPROVAL_MODE is {approval!r}; it is true or false.")
+        raise ConfigError(f"OPERATOR_APPROVAL_MODE is {approval!r}; it must be true or false.")
     if not safety:
         return texts
     mode = Mode.OBSERVE

@@ -57,17 +57,17 @@ class SubjectConfig:
 def subjects_of(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
     """The subjects of a file; ConfigError with the first thing that makes no sense."""
     if not isinstance(table, dict):
-        raise ConfigError(f"'subjects' in {str(file)!r} has to be a table.")
+        raise ConfigError(f"'subjects' in {str(file)!r} must be a table.")
     folder = file.parent if file else Path.cwd()
     subjects = []
     for name, body in table.items():
         place = f"[subjects.{name}] in {str(file)!r}"
         if not isinstance(body, dict) or not isinstance(body.get("targets", []), list):
-            raise ConfigError(f"{place} has to be a table with a list of targets.")
+            raise ConfigError(f"{place} must be a table with a list of targets.")
         check_table(body, _SUBJECT_KEYS, place)
         plugin = body.get("plugin", name)
         if not isinstance(plugin, str):
-            raise ConfigError(f"'plugin' of {place} has to be a text.")
+            raise ConfigError(f"'plugin' of {place} must be a string.")
         targets = tuple(_read_target(one, place, folder) for one in body.get("targets", []))
         names: set[str] = set()
         for target in targets:
@@ -78,26 +78,26 @@ def subjects_of(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
             for need in target.depends_on:
                 if need not in names:
                     raise ConfigError(
-                        f"{target.name!r} in {place} depends on {need!r}, unknown there."
+                        f"{target.name!r} in {place} depends on {need!r}, not a target there."
                     )
         options = body.get("options", {})
         if not isinstance(options, dict):
-            raise ConfigError(f"'options' of {place} has to be a table.")
+            raise ConfigError(f"'options' of {place} must be a table.")
         if "file" in options:
             if not isinstance(options["file"], str) or not options["file"]:
-                raise ConfigError(f"'file' in the options of {place} has to be a path.")
+                raise ConfigError(f"'file' in the options of {place} must be a path.")
             options = {**options, "file": _absolute(options["file"], folder)}
         interval_s = body.get("interval_s")
         if interval_s is not None:
             if isinstance(interval_s, bool) or not isinstance(interval_s, int | float):
-                raise ConfigError(f"'interval_s' of {place} has to be a number of seconds.")
+                raise ConfigError(f"'interval_s' of {place} must be a number of seconds.")
             if not INTERVAL_S_MIN <= interval_s <= INTERVAL_S_MAX:
                 span = f"between {INTERVAL_S_MIN:g} and {INTERVAL_S_MAX:g}"
-                raise ConfigError(f"'interval_s' of {place} is {interval_s}, and has to be {span}.")
+                raise ConfigError(f"'interval_s' of {place} is {interval_s}, and must be {span}.")
             interval_s = float(interval_s)
         windows = body.get("windows", [])
         if not isinstance(windows, list):
-            raise ConfigError(f"'windows' of {place} has to be a list of tables.")
+            raise ConfigError(f"'windows' of {place} must be a list of tables.")
         subjects.append(
             SubjectConfig(
                 name=name,
@@ -120,7 +120,7 @@ def _absolute(path: str, folder: Path) -> str:
 
 def _read_target(body: Any, place: str, folder: Path) -> Target:
     if not isinstance(body, dict):
-        raise ConfigError(f"A target of {place} has to be a table.")
+        raise ConfigError(f"A target of {place} must be a table.")
     check_table(body, _TARGET_KEYS, place)
     name, kind, port = body.get("name"), body.get("kind"), body.get("port")
     if not (isinstance(name, str) and name and isinstance(kind, str) and kind):
@@ -129,11 +129,11 @@ def _read_target(body: Any, place: str, folder: Path) -> Target:
         raise ConfigError(f"The port of {name!r} in {place} is not a port number.")
     for key in _TEXTS:
         if not isinstance(body.get(key, ""), str):
-            raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
+            raise ConfigError(f"{key!r} of {name!r} in {place} must be a string.")
     where = f"{name!r} in {place}"
     endpoints, needs = body.get("endpoints", []), body.get("depends_on", [])
     if not isinstance(endpoints, list) or not all(isinstance(one, str) for one in endpoints):
-        raise ConfigError(f"'endpoints' of {where} has to be a list such as ['host:port'].")
+        raise ConfigError(f"'endpoints' of {where} must be a list such as ['host:port'].")
     addresses: list[tuple[str, int]] = []
     for endpoint in endpoints:
         named, _, digits = endpoint.rpartition(":")
@@ -148,7 +148,7 @@ def _read_target(body: Any, place: str, folder: Path) -> Target:
         # The first address is where it answers; the others are tried when that one does not.
         (host, port), endpoints = addresses[0], endpoints[1:]
     if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
-        raise ConfigError(f"'depends_on' of {where} has to be a list of names.")
+        raise ConfigError(f"'depends_on' of {where} must be a list of names.")
     runs_at = body.get("runs_at", "")
     if runs_at:
         from operator_sre.executor.transports.places import place_of
@@ -171,17 +171,17 @@ def _read_target(body: Any, place: str, folder: Path) -> Target:
 def _read_access(body: Any, where: str, folder: Path) -> Access:
     place = f"the access of {where}"
     if not isinstance(body, dict):
-        raise ConfigError(f"In {where}, 'access' has to be a table.")
+        raise ConfigError(f"In {where}, 'access' must be a table.")
     for key, value in body.items():
         if key not in _ACCESS_KEYS:
             raise unknown(key, sorted(_ACCESS_KEYS), place)
         if not isinstance(value, bool if key == "tls" else str):
-            kind = "true or false" if key == "tls" else "a text"
-            raise ConfigError(f"{key!r} in {place} has to be {kind}.")
+            kind = "true or false" if key == "tls" else "a string"
+            raise ConfigError(f"{key!r} in {place} must be {kind}.")
     for key in _ACCESS_FILES:
         if key not in _ACCESS_SECRETS and str(body.get(key, "")).startswith(SECRET):
             raise ConfigError(
-                f"{key!r} in {place} has to be a file; a kept secret cannot stand there.",
+                f"{key!r} in {place} must be a file; a stored secret is not allowed here.",
                 next_step=f"{' and '.join(_ACCESS_SECRETS)} can be {SECRET}NAME.",
             )
     files = {key: _absolute(body[key], folder) for key in _ACCESS_FILES if body.get(key)}
@@ -196,36 +196,38 @@ def _read_access(body: Any, where: str, folder: Path) -> Access:
     if access.password_file and not access.user:
         raise ConfigError(f"'password_file' in {place} needs a 'user'.")
     if access.user and access.token_file:
-        raise ConfigError(f"{place} has both a 'user' and a 'token_file'; it can be one only.")
+        raise ConfigError(f"{place} has both 'user' and 'token_file'; set only one.")
     certificates = access.ca_file or access.certificate_file or access.server_name
     if certificates and not access.tls:
-        raise ConfigError(f"{place} names certificates and is without TLS; set 'tls = true'.")
+        raise ConfigError(f"{place} names certificates but does not use TLS; set 'tls = true'.")
     return access
 
 
 def _read_window(body: Any, place: str) -> Window:
     if not isinstance(body, dict):
-        raise ConfigError(f"'windows': {place} has to be a table.")
+        raise ConfigError(f"'windows': {place} must be a table.")
     check_table(body, _WINDOW_KEYS, place)
     for_s = seconds_of(str(body.get("for", "")))
     if for_s is None or not 0 < for_s <= WINDOW_S_MAX:
-        raise ConfigError(f"'for' in {place} has to be a span up to 7d, such as '2h' or '90m'.")
+        raise ConfigError(
+            f"'for' in {place} must be a duration of up to 7d, such as '2h' or '90m'."
+        )
     reason = body.get("reason", "planned maintenance")
     if not isinstance(reason, str):
-        raise ConfigError(f"'reason' in {place} has to be a text.")
+        raise ConfigError(f"'reason' in {place} must be a string.")
     days = body.get("days", list(DAYS))
     if not isinstance(days, list) or not days:
-        raise ConfigError(f"'days' in {place} has to be a list such as ['sat', 'sun'].")
+        raise ConfigError(f"'days' in {place} must be a list such as ['sat', 'sun'].")
     for day in days:
         if day not in DAYS:
-            raise ConfigError(f"{day!r} in {place} is no day; days are {', '.join(DAYS)}.")
+            raise ConfigError(f"{day!r} in {place} is not a day; use {', '.join(DAYS)}.")
     begins = body.get("from")
     if not isinstance(begins, time):  # TOML has times of its own, which need no quotes
         try:
             hour, minute = str(begins).split(":")
             begins = time(int(hour), int(minute))
         except ValueError:
-            text = f"'from' in {place} has to be a time of day such as '02:00'."
+            text = f"'from' in {place} must be a time of day such as '02:00'."
             raise ConfigError(text) from None
     zone = body.get("zone", "UTC")
     if zone != "UTC":
@@ -235,7 +237,7 @@ def _read_window(body: Any, place: str) -> Window:
             zone = str(ZoneInfo(zone).key)
         except (ZoneInfoNotFoundError, ValueError, TypeError, AttributeError, OSError):
             raise ConfigError(
-                f"{zone!r} in {place} is no time zone; one is 'UTC' or 'Europe/Berlin'."
+                f"{zone!r} in {place} is not a valid time zone; use 'UTC' or 'Europe/Berlin'."
             ) from None
     return Window(
         days=tuple(days),
@@ -250,5 +252,5 @@ def _read_window(body: Any, place: str) -> Window:
 
 def _read_patterns(value: Any, key: str, place: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or not value:
-        raise ConfigError(f"{key!r} in {place} has to be a list of names or patterns.")
+        raise ConfigError(f"{key!r} in {place} must be a list of names or patterns.")
     return tuple(value)

@@ -50,7 +50,7 @@ def unknown(name: str, valid: Iterable[str], where: str) -> ConfigError:
 def check_table(table: Any, keys: Iterable[str], place: str) -> None:
     """ConfigError unless it is a table of these keys."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{place} has to be a table.")
+        raise ConfigError(f"{place} must be a table.")
     for key in table:
         if key not in keys:
             raise unknown(key, keys, place)
@@ -59,7 +59,7 @@ def check_table(table: Any, keys: Iterable[str], place: str) -> None:
 def number_of(value: Any, low: float, high: float, key: str, place: str) -> float:
     """A number of a table within its bounds; ConfigError for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{key!r} of {place} has to be a number between {low:g} and {high:g}.")
+        raise ConfigError(f"{key!r} of {place} must be a number between {low:g} and {high:g}.")
     return float(value)
 
 
@@ -93,10 +93,10 @@ def notices_of(table: Any, file: Path | None) -> NoticeConfig:
         urls_file = str(file.parent / Path(urls_file).expanduser())
     events = table.get("events", list(Event))
     if not isinstance(events, list) or not events or not set(map(str, events)) <= set(Event):
-        raise ConfigError(f"'events' of {place} has to be a list of {', '.join(Event)}.")
+        raise ConfigError(f"'events' of {place} must be a list of {', '.join(Event)}.")
     severity = table.get("min_severity", Severity.INFO.value)
     if severity not in set(Severity):
-        raise ConfigError(f"'min_severity' of {place} has to be one of {', '.join(Severity)}.")
+        raise ConfigError(f"'min_severity' of {place} must be one of {', '.join(Severity)}.")
     group_s = number_of(table.get("group_s", 10), 0, GROUP_S_MAX, "group_s", place)
     per_hour = number_of(table.get("per_hour_max", 30), 1, PER_HOUR_MAX, "per_hour_max", place)
     web_url = table.get("web_url", "")
@@ -107,7 +107,7 @@ def notices_of(table: Any, file: Path | None) -> NoticeConfig:
         fine = False
     if web_url != "" and (not fine or url.fragment or url.username is not None):
         raise ConfigError(
-            f"'web_url' of {place} has to be an address such as https://ops.example.com."
+            f"'web_url' of {place} must be an address such as https://ops.example.com."
         )
     quiet_hours = table.get("quiet_hours", "")
     try:
@@ -128,29 +128,30 @@ def notices_of(table: Any, file: Path | None) -> NoticeConfig:
 def triggers_of(table: Any, file: Path | None) -> tuple[Trigger, ...]:
     """The triggers of a file; ConfigError with the first thing that makes no sense."""
     if not isinstance(table, dict):
-        raise ConfigError(f"'triggers' in {str(file)!r} has to be a table.")
+        raise ConfigError(f"'triggers' in {str(file)!r} must be a table.")
     triggers = []
     for name, body in table.items():
         place = f"[triggers.{name}] in {str(file)!r}"
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{place} needs a name of letters, digits, - and _, because it is a path."
+                f"{place} needs a name of letters, digits, - and _, because it is part of a URL."
             )
         check_table(body, _TRIGGER_KEYS, place)
         for key, value in body.items():
             if key in _TEXTS and not (isinstance(value, str) and value):
-                raise ConfigError(f"{key!r} of {place} has to be a text.")
+                raise ConfigError(f"{key!r} of {place} must be a string.")
         kind = body.get("kind")
         if kind not in set(TriggerKind):
-            raise ConfigError(f"'kind' of {place} has to be one of {', '.join(TriggerKind)}.")
+            raise ConfigError(f"'kind' of {place} must be one of {', '.join(TriggerKind)}.")
         for key in ("hmac_header", "time_header"):
             if not _HEADER.fullmatch(body.get(key, "x")):
                 raise ConfigError(f"{key!r} of {place} is not the name of a header.")
         if body.get("open", 0) not in (0, 1) or isinstance(body.get("open"), bool):
-            raise ConfigError(f"'open' of {place} has to be 0 or 1.")
+            raise ConfigError(f"'open' of {place} must be 0 or 1.")
         if body.get("invariant") and not body.get("subject"):
             raise ConfigError(
-                f"'invariant' of {place} names one of a subject.", next_step='Add: subject = "NAME"'
+                f"'invariant' of {place} needs the subject that it belongs to.",
+                next_step='Add: subject = "NAME"',
             )
         texts = {key: body[key] for key in _TEXTS if key in body}
         for key in texts.keys() & {"token_file", "hmac_file"}:
@@ -159,15 +160,15 @@ def triggers_of(table: Any, file: Path | None) -> tuple[Trigger, ...]:
         if fields and kind != TriggerKind.JSON:
             raise ConfigError(f"'fields' of {place} are for kind 'json'.")
         if not isinstance(fields, dict):
-            raise ConfigError(f"'fields' of {place} have to be a table.")
+            raise ConfigError(f"'fields' of {place} must be a table.")
         for key, value in fields.items():
             if key not in FIELDS:
                 raise unknown(key, FIELDS, f"'fields' of {place}")
             if not isinstance(value, str):
-                raise ConfigError(f"{key!r} in 'fields' of {place} has to be a path such as 'a.b'.")
+                raise ConfigError(f"{key!r} in 'fields' of {place} must be a path such as 'a.b'.")
         if texts.get("target") and kind == TriggerKind.JSON:
             raise ConfigError(
-                f"'target' of {place} is a label of Alertmanager.",
+                f"'target' of {place} applies to Alertmanager labels only.",
                 next_step="For kind 'json' use: fields = { target = \"path.to.it\" }",
             )
         is_open = bool(body.get("open", 0))

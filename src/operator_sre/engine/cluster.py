@@ -73,7 +73,7 @@ class ClusterEngine:
                 except OperatorError as error:
                     if not self._opened:
                         raise  # whoever started it is told now, and not by a log line
-                    log.error("%s It is opened again.", error)
+                    log.error("%s Operator opens the queue again.", error)
                     await self.local.clock.sleep(REOPEN_S)
         finally:
             # What is being done may end, all else is parked at once.
@@ -108,7 +108,7 @@ class ClusterEngine:
             try:
                 return await task
             except OperatorError as error:  # the store is away; it is handed out again
-                log.error("cannot work on it: %s", error, extra={"ticket": ticket})
+                log.error("cannot work on the ticket: %s", error, extra={"ticket": ticket})
                 return False
             finally:
                 self._under_way.pop(task, None)
@@ -192,8 +192,8 @@ def engine_named(
         )
     if isinstance(where, Path) or not where.startswith("postgres"):
         raise UsageError(
-            "The engine dbos needs a store in PostgreSQL, and this one is a file.",
-            next_step="Name one with --store postgresql://user@host:5432/database.",
+            "The engine dbos needs a store in PostgreSQL, but the store is a file.",
+            next_step="Set --store postgresql://user@host:5432/database.",
         )
     must_be_installed()
     return ClusterEngine(local=local, backlog=backlog, workers=workers, url=where)

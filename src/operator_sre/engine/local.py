@@ -101,7 +101,7 @@ class LocalEngine:
                     try:
                         ticket = await self._claim()
                     except OperatorError as error:  # the store may be back soon
-                        log.error("cannot ask for tickets: %s", error)
+                        log.error("cannot read the tickets: %s", error)
                 if ticket is not None:
                     running[asyncio.create_task(self._carry(ticket))] = ticket
                     continue
@@ -174,7 +174,9 @@ class LocalEngine:
             if task is not None and task.cancelling():
                 raise  # we were stopped; a lost lease, or the switch, only ends this ticket's work
             if parking.request is None:
-                log.warning("lease lost, or kill switch on: work stopped", extra=where)
+                log.warning(
+                    "stopped work: the lease was lost or the kill switch is on", extra=where
+                )
         except ConflictError as error:
             log.warning("%s", error, extra=where)
         except Exception as error:  # noqa: BLE001  one broken run must not end the agent
@@ -207,7 +209,7 @@ class LocalEngine:
                 state = self.switch.state() if self.switch is not None else None
                 now = self.pipeline.tickets.get(ticket.id)
             except OperatorError as error:  # the store may be back at the next look
-                log.error("cannot ask for the kill switch: %s", error)
+                log.error("cannot read the kill switch: %s", error)
             else:
                 mine = now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
                 turned = state is not None and generation not in (None, state.generation)
@@ -224,12 +226,12 @@ class LocalEngine:
             with contextlib.suppress(asyncio.CancelledError):
                 await work
         except OperatorError as error:
-            log.error("it did not stop cleanly: %s", error, extra={"ticket": ticket.id})
+            log.error("the run did not stop cleanly: %s", error, extra={"ticket": ticket.id})
         request = parking.request
         if request is None:
             await _finish_work(self._release(ticket, "The agent was stopped.", parked=True))
             return
-        reason = f"It waits for an answer to request {request.id}."
+        reason = f"Pending approval: request {request.id}."
         release = self.leases.release(
             ticket, reason=reason, wait_s=parking.wait_s(), counts=False, approval=request.id
         )
@@ -282,7 +284,7 @@ class Parking:
             try:
                 pending = self._approvals.find(states=(ApprovalState.PENDING,), run=ticket.run)
             except OperatorError as error:  # the store may be back at the next look
-                log.error("cannot ask what waits: %s", error, extra={"ticket": ticket.id})
+                log.error("cannot read pending approvals: %s", error, extra={"ticket": ticket.id})
                 continue
             # Nothing is awaited from here on, so that no answer can slip in between.
             since = self._clock.now() - timedelta(seconds=self._park_s)
@@ -361,7 +363,7 @@ class Rounds:
                 turn += missed
                 self.stats.add_missed(subject, missed)
                 log.warning(
-                    "%s took longer than its interval of %g s to look at: %d looks missed",
+                    "checking %s took longer than its interval of %g s: %d checks skipped",
                     subject,
                     interval_s,
                     missed,
@@ -383,10 +385,10 @@ class Rounds:
                 try:
                     await self.watchers.beat(me)
                 except OperatorError as error:  # the store may be back at the next beat
-                    log.error("cannot say that we watch: %s", error)
+                    log.error("cannot record the heartbeat of the monitor: %s", error)
                 await self.clock.sleep(BEAT_S)
         finally:
             try:
                 await asyncio.shield(self.watchers.leave(self.worker))
             except OperatorError as error:
-                log.error("cannot say that we stop watching: %s", error)
+                log.error("cannot record that the monitor stopped: %s", error)

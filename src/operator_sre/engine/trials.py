@@ -85,8 +85,8 @@ def trial_queue(
     """The queue beside the store at `where`; nothing is opened yet."""
     if isinstance(where, Path) or not where.startswith("postgres"):
         raise UsageError(
-            "The engine dbos needs a store in PostgreSQL, and this one is a file.",
-            next_step="Name one with --store postgresql://user@host:5432/database.",
+            "The engine dbos needs a store in PostgreSQL, but the store is a file.",
+            next_step="Set --store postgresql://user@host:5432/database.",
         )
     must_be_installed()
     membership = Membership(where, APPLICATION, version, executor, threads_max=max(1, at_once))
@@ -210,7 +210,7 @@ class TrialQueue:
 
         rows: list[Any] = []
         with (
-            store_errors("The table of those who do trials cannot be used"),
+            store_errors("The table of trial workers cannot be used"),
             self._membership.connections.begin() as connection,
         ):
             for statement in statements:

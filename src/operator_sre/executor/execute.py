@@ -178,7 +178,7 @@ class Executor:
         try:
             return self.generation() != generation
         except OperatorError as error:  # the store may be back at the next look
-            log.error("cannot ask for the kill switch: %s", error)
+            log.error("cannot read the kill switch: %s", error)
             return False
 
     async def _run(self, action: Action, job: Job) -> Result:

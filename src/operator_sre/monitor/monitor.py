@@ -193,7 +193,7 @@ async def run_check(
         targets = tuple(subject.targets())
         problem = ""
     except TimeoutError:
-        problem = f"it took longer than {timeout_s:g} s to look"
+        problem = f"observing took longer than {timeout_s:g} s"
     except Exception as error:  # noqa: BLE001  whatever a plug-in raises, we saw nothing
         problem = f"{type(error).__name__}: {error}"
     if problem:

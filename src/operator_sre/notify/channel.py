@@ -86,11 +86,11 @@ class AppriseChannel:
         try:
             service = apprise.Apprise()
             if not service.add(self._url):
-                return "the address is not understood"
+                return "the address is not valid"
             taken = service.notify(title=message.title, body=message.body, body_format="text")
         except Exception as error:  # noqa: BLE001  whatever a service does, the ledger goes on
             return f"it failed with {type(error).__name__}"  # its words may hold the address
-        return "" if taken else "the service did not take it"
+        return "" if taken else "the service rejected it"
 
 
 def channels_of(text: str) -> list[AppriseChannel]:

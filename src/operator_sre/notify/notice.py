@@ -85,7 +85,7 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
             lines.append(f"risk {approval.risk}: {approval.explanation}")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
-            lines.append(f"because: {payload.get('reason', 'nobody answered')}")
+            lines.append(f"because: {payload.get('reason', 'no decision in time')}")
         if ticket is not None:
             lines.append(f"for ticket {ticket.id}: {ticket.summary}")
         headline = f"approval {'still ' if louder else ''}needed: {asked}"
@@ -177,13 +177,13 @@ def quiet_of(text: str) -> Quiet:
     """Such as `22:00-07:00 Europe/Berlin`; ValueError with what is wrong."""
     words = _WORDS.fullmatch(text.strip())
     if words is None:
-        raise ValueError("has to be like '22:00-07:00 Europe/Berlin'")
+        raise ValueError("must be like '22:00-07:00 Europe/Berlin'")
     try:
         since, until = time.fromisoformat(words[1]), time.fromisoformat(words[2])
         zone = words[3] or "UTC"
         ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
-        raise ValueError("names a time or a zone that there is not") from None
+        raise ValueError("has an invalid time or time zone") from None
     if since == until:
         raise ValueError("begins and ends at the same time")
     return Quiet(since, until, zone)

@@ -77,7 +77,7 @@ class StoredApprovals(Repository):
         if known is None:
             raise NotFoundError(
                 f"There is no approval {approval!r}.",
-                next_step="See what is pending with: operator approvals list",
+                next_step="List pending approvals with: operator approvals list",
             )
         if not known.state.may_become(state):
             raise ConflictError(f"Approval {known.id!r} is {known.state} already.")
@@ -87,9 +87,9 @@ class StoredApprovals(Repository):
             raise ConflictError(f"Approval {known.id!r} has expired.")
         if known.version != version:
             raise ConflictError(
-                f"Approval {known.id!r} has changed since you looked: it is at version"
+                f"Approval {known.id!r} has changed: it is at version"
                 f" {known.version}, and you saw {version}.",
-                next_step=f"Look again with: operator approvals show {known.id}",
+                next_step=f"Read it again with: operator approvals show {known.id}",
             )
         transaction.append(_decision(known, state, by, reason))
         decided = load_approval(transaction, approval)
@@ -199,9 +199,9 @@ def _decision(known: Approval, state: ApprovalState, by: Actor, reason: str) -> 
     if state is ApprovalState.APPROVED:
         if by.id in approvers:
             raise ConflictError(
-                f"{by.id!r} has said yes to approval {known.id!r} already, and it needs"
-                f" {known.needed} different people.",
-                next_step="Ask somebody else to approve it.",
+                f"{by.id!r} already approved {known.id!r}, which needs"
+                f" {known.needed} different approvers.",
+                next_step="Ask another person to approve it.",
             )
         approvers = (*approvers, by.id)
         becomes = state if len(approvers) >= known.needed else ApprovalState.PENDING

@@ -38,7 +38,7 @@ __all__ = [
 BATCH_ROWS = 500
 BATCH_BYTES = 4 * 1024 * 1024
 _MODULUS = 2**256
-_NOT_RESTORED = "The store could not be restored and is as it was"
+_NOT_RESTORED = "The store could not be restored and is unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _prove(fresh: Path, layout: Layout, stored: Mapping[str, Fingerprint]) -> No
     differing = [name for name, total in written.items() if total != stored[name]]
     if problems or differing:
         raise sqlite3.DatabaseError(
-            f"what was read back differs: {', '.join([*problems, *differing])}"
+            f"the written backup differs: {', '.join([*problems, *differing])}"
         )
 
 
@@ -172,7 +172,7 @@ def restore(
             forget_index(database, to)
             copied = copy_rows(source, read, to, LAYOUT, progress=progress)
             if fingerprints(database, to, LAYOUT) != copied:
-                raise StoreError("What was restored differs from the backup; nothing was changed.")
+                raise StoreError("The restored data differs from the backup; nothing was changed.")
             to.execute("COMMIT")
             database.settle(to)
             last = read.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
@@ -187,7 +187,7 @@ def _open_backup(file: Path, progress: Progress) -> Iterator[SqliteDatabase]:
         raise NotFoundError(f"There is no file {str(file)!r}.", next_step="Name a backup.")
     version = source.version()
     if version == 0:
-        raise UsageError(f"{str(file)!r} is empty; it is no backup.", next_step="Name another.")
+        raise UsageError(f"{str(file)!r} is empty; it is not a backup.", next_step="Name another.")
     with closing(source.reader()) as read:
         problems = source.problems(read) if version <= SCHEMA_VERSION else []
     if problems:
@@ -243,7 +243,7 @@ def _holds(connection: Connection) -> bool:
 def _not_empty_error() -> UsageError:
     return UsageError(
         "The store is not empty.",
-        next_step="Stop what runs on it, then replace it with --force; a backup is made first.",
+        next_step="Stop all processes on it, then use --force; Operator makes a backup first.",
     )
 
 

@@ -76,12 +76,12 @@ class StoredConfirmations(Repository):
             )
         why = ""
         if known.expires_at <= transaction.now():
-            why = "nobody answered in time"
+            why = "no decision in time"
         elif state is ConfirmationState.APPROVED:
             if digest_of(to_json(known.change)) != known.digest:
-                why = "the stored change is not the one that was asked for"
+                why = "the stored change differs from the requested change"
             elif digest and digest != known.digest:
-                why = "the change that was seen is not the one that was asked for"
+                why = "the reviewed change differs from the requested change"
             else:
                 why = changed(known)
         actor = Actor() if why else by
@@ -195,7 +195,7 @@ def _load(transaction: Transaction, confirmation: str) -> Confirmation:
     if known is None:
         raise NotFoundError(
             f"There is no confirmation {confirmation[:80]!r}.",
-            next_step="See what is pending with: operator confirmations list",
+            next_step="List pending confirmations with: operator confirmations list",
         )
     return known
 

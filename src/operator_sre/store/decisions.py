@@ -36,12 +36,12 @@ SIGNED = frozenset(
         Kind.CONFIRMATION_SETTLED,
     }
 )
-UNCONFIRMED = "its record is not the one that the ledger confirms"
+UNCONFIRMED = "its record does not match the ledger"
 PAGE = 100
 PROVEN_MAX = 4096
 _COLUMNS = "SELECT seq, body, digest, previous, hash, kind FROM entries"
 _LAST_SIGNED = "SELECT seq, body, key, signature FROM checkpoints ORDER BY seq DESC LIMIT 1"
-_VERIFY = "See what was done to the ledger with: operator audit verify"
+_VERIFY = "Verify the ledger with: operator audit verify"
 # The words of the index, so that it is used.
 _OF_KIND = f"{_COLUMNS} WHERE kind IN {DECIDED} AND kind = ?"
 # Retention takes these away with the story that they belong to.
@@ -241,7 +241,7 @@ class Decisions:
             if record["previous"] != previous or record["seq"] != last[0]:
                 return f"A signed head before entry {last[0]} is missing."
             if last[4] is None or bytes(last[4]).hex() != record["head"]:
-                return f"Entry {last[0]} is not the one that was signed."
+                return f"Entry {last[0]} does not match the signed entry."
             previous = sha256(bytes(last[1])).hexdigest()
         if last and self._signed_record(*last[:4]) is None:
             return f"The head at entry {last[0]} was signed by another key than that of this home."
@@ -282,6 +282,6 @@ def _read(row: Sequence[Any]) -> Entry | None:
 
 def _damaged(seq: int) -> LedgerDamagedError:
     return LedgerDamagedError(
-        f"Entry {seq} is not the one that was written, and what it decided does not count.",
+        f"Entry {seq} was altered after it was written; its decision is void.",
         next_step=_VERIFY,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["REMEDY", "Head", "KeptHead", "read_head"]
 
 Head = tuple[int, bytes]
-REMEDY = "Bring back the newer one, or record the older: operator store restore FILE --force"
+REMEDY = "Bring back the newer store, or accept the older one: operator store restore FILE --force"
 # What is appended meanwhile is not in the file: it may lag behind the store, and is never ahead.
 WRITE_S = 1.0
 FILE_BYTES_MAX = 4096

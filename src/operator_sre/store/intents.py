@@ -130,7 +130,7 @@ def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> 
         (name,),
     )
     if not stored or minted is None or minted.payload["permit"] != name:
-        return "was never given"
+        return "was never issued"
     row, given = stored[0], minted.payload
     wanted = (
         *(given["digest"], given["policy_digest"], given["binding"], minted.ticket, given["epoch"]),
@@ -150,11 +150,11 @@ def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> 
     if ticket is not None:
         claims = rows("SELECT epoch, state FROM tickets WHERE id = ?", (ticket,))
         if [tuple(claim) for claim in claims] != [(epoch, "claimed")]:
-            return "belongs to a claim that is over"
+            return "belongs to a claim that has ended"
     elif permit.run and (refusal := workflow_refusal(transaction, permit.run, epoch)):
         return refusal
     if approval and not _is_approved(transaction, name, approval, version):
-        return "rests on an approval that does not count any more"
+        return "rests on an approval that is no longer valid"
     if rule and not is_rule_standing(transaction, rule):
         return "rests on a standing rule that was revoked"
     return ""

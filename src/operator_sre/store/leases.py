@@ -115,11 +115,11 @@ class StoredLeases(Repository):
             now = load_ticket(transaction, ticket.id)
             if {one.key for one in now.violations} != {one.key for one in ticket.violations}:
                 raise ConflictError(
-                    f"Ticket {ticket.id} has grown since it was looked at; nothing was written.",
-                    next_step="Look at it again: what was added has to hold as well.",
+                    f"Ticket {ticket.id} has new violations; nothing was written.",
+                    next_step="Check the subject again: the new violations must hold too.",
                 )
         drop_lease(transaction, ticket)
-        withdraw_requests(transaction, ticket.run, "the run is over")
+        withdraw_requests(transaction, ticket.run, "the run has ended")
         return [transaction.append(draft) for draft in drafts][-1]
 
 
@@ -173,8 +173,8 @@ def is_unfinished(transaction: Transaction, ticket: Ticket) -> bool:
 def _give_up(transaction: Transaction, ticket: Ticket) -> None:
     """A person has to look; an unfinished run ends as its worker said, or with its worker."""
     drop_lease(transaction, ticket)
-    withdraw_requests(transaction, ticket.run, "the ticket was given up")
-    reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
+    withdraw_requests(transaction, ticket.run, "the ticket was escalated")
+    reason = f"{ticket.attempts} attempts ended without a proof. A person has to take over."
     if is_unfinished(transaction, ticket):
         rows = transaction.rows(
             "SELECT body FROM entries WHERE run = ? AND run <> '' AND kind IN (?, ?)"
@@ -197,7 +197,9 @@ def _give_up(transaction: Transaction, ticket: Ticket) -> None:
 def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
     rows = transaction.rows("SELECT state, epoch FROM tickets WHERE id = ?", (ticket.id,))
     if [tuple(row) for row in rows] != [(ticket.state.value, ticket.epoch)]:
-        raise ConflictError(f"Ticket {ticket.id} has changed hands; nothing was written.")
+        raise ConflictError(
+            f"Ticket {ticket.id} was claimed by another worker; nothing was written."
+        )
 
 
 def drop_lease(transaction: Transaction, ticket: Ticket) -> None:

@@ -51,7 +51,7 @@ def must_be_current(version: int, place: str, *, current: int = SCHEMA_VERSION) 
     if version < current:
         raise StoreError(
             f"{place!r} was written by an older Operator (schema {version}).",
-            next_step="Stop what runs on it, then: operator store migrate",
+            next_step="Stop all processes on it, then run: operator store migrate",
         )
 
 
@@ -87,7 +87,9 @@ def migrate(
             connection.execute("COMMIT")
         except database.failures as error:
             message = f"The store could not be migrated: {step} failed: {sentence(error)}"
-            raise StoreError(f"{message}; it is as it was.", next_step=database.remedy) from error
+            raise StoreError(
+                f"{message}; the store is unchanged.", next_step=database.remedy
+            ) from error
     return Migrated(
         version, steps[-1].version, tuple(migration.summary for migration in steps), saved
     )

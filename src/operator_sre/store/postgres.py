@@ -180,8 +180,8 @@ class PostgresDatabase:
         except psycopg.Error:
             # What the driver says quotes the URL, password and all.
             raise ConfigError(
-                "The address of the store is not one that PostgreSQL understands.",
-                next_step="It looks like postgresql://user@host:5432/database.",
+                "The address of the store is not a valid PostgreSQL URL.",
+                next_step="Use the form postgresql://user@host:5432/database.",
             ) from None
 
     def __repr__(self) -> str:
@@ -351,8 +351,8 @@ class PostgresDatabase:
         taken = sorted(there & set(LAYOUT.tables))
         if taken:
             raise StoreError(
-                f"{self.place!r} has a table {taken[0]!r} of another program; it is as it was.",
-                next_step="Name another database, or a schema of its own in its search_path.",
+                f"{self.place!r} has a table {taken[0]!r} of another program; nothing was changed.",
+                next_step="Use another database, or set search_path to a separate schema.",
             )
         return 0
 
@@ -363,5 +363,5 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise StoreError(
                 f"The store {self.place!r} cannot be used: {sentence(error)}.",
-                next_step="Check the address, the server, and what this user may do.",
+                next_step="Check the address, the server, and the privileges of this user.",
             ) from error

@@ -101,8 +101,8 @@ def purge(
         database.begin(connection)
         if plan_purge(connection, plan.before) != plan:
             raise ConflictError(
-                "The store has changed since it was asked what would be purged.",
-                next_step="Look again, and confirm again.",
+                "The store has changed since the purge was planned.",
+                next_step="Plan the purge again, and confirm the new plan.",
             )
         _follow(connection, rebuilt, plan)
         numbers: list[Any] = [(seq,) for seq, _ in _find_taken(connection, plan)]

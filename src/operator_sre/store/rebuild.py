@@ -212,8 +212,8 @@ def _next(rows: Iterator[Sequence[Any]], places: Sequence[int]) -> tuple[Key, Ro
 
 def _damaged(seq: int, why: str) -> LedgerDamagedError:
     return LedgerDamagedError(
-        f"Entry {seq} is damaged, so that nothing can follow from it: {why}.",
-        next_step="See what was done to the ledger with: operator audit verify",
+        f"Entry {seq} is damaged, so nothing can be rebuilt from it: {why}.",
+        next_step="Verify the ledger with: operator audit verify",
     )
 
 
@@ -272,7 +272,7 @@ def wrong_columns(row: RawRow) -> str:
             "actor": plain(record["actor"]["id"]),
         }
     except (LookupError, TypeError, ValueError, AttributeError, msgspec.MsgspecError):
-        return f"entry {row.seq} has bytes that are no entry"
+        return f"entry {row.seq} cannot be parsed as an entry"
     stored = {name: getattr(row, name) for name in recorded}
     columns = {name: plain(one) if isinstance(one, str) else one for name, one in stored.items()}
     wrong = [name for name, value in recorded.items() if columns[name] != value]

@@ -176,8 +176,8 @@ def bodies_behind(
         places = reader.rows(sql, (plain(after),))
         if not places:
             raise UsageError(
-                f"There is no {after[:80]!r} in {table} to go on behind.",
-                next_step="Begin with the first page, without a cursor.",
+                f"There is no {after[:80]!r} in {table} to continue after.",
+                next_step="Start with the first page, without a cursor.",
             )
         conditions, values = ["seq < ?" if newest else "seq > ?"], [places[0][0]]
     if states:

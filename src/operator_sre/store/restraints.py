@@ -291,7 +291,7 @@ def find_restraint(
         return "cannot be used while the kill switch is on", False
     turned = next((entry.seq for entry in decisions.newest(rows, _TURNS)), 0)
     if generation != switch.generation or minted < turned:
-        return "was given before the kill switch was turned", False
+        return "was issued before the kill switch was turned", False
     if limits is None or level == Level.SAFE.value:
         return "", False
     now = transaction.now()

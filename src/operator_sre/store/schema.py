@@ -122,7 +122,7 @@ CREATE INDEX IF NOT EXISTS approvals_by_run ON approvals (run, seq) WHERE run <>
 CREATE TABLE IF NOT EXISTS standing_rules (
     id TEXT PRIMARY KEY, seq {int} NOT NULL, revoked {int} NOT NULL, body TEXT NOT NULL
 );
--- `id` is the fingerprint of a permit: whoever reads this table cannot use one.
+-- `id` is the fingerprint of a permit: a reader of this table cannot use the permit.
 CREATE TABLE IF NOT EXISTS permits (
     id         TEXT PRIMARY KEY,
     digest     TEXT NOT NULL,
@@ -194,11 +194,11 @@ CREATE INDEX IF NOT EXISTS commands_that_failed ON commands (seq) WHERE failed =
 CREATE INDEX IF NOT EXISTS commands_by_session ON commands (session, at) WHERE permit <> '';
 CREATE INDEX IF NOT EXISTS commands_of_changes ON commands (subject, at)
     WHERE level <> 'safe' AND permit <> '';
--- Patterns by name: a person's, or what was done with a learned one, whose body is ''.
+-- Patterns by name: a person's, or the state of a learned one, whose body is ''.
 CREATE TABLE IF NOT EXISTS patterns (
     name TEXT PRIMARY KEY, body TEXT NOT NULL, hidden {int} NOT NULL, uses {int} NOT NULL
 );
--- What restrains: the kill switch, modes that people set, agents that are held, counts begun anew.
+-- Restraints: the kill switch, modes set by people, held agents, reset counters.
 CREATE TABLE IF NOT EXISTS kill_switch (
     id {int} PRIMARY KEY, is_on {int} NOT NULL, generation {int} NOT NULL,
     by_whom TEXT NOT NULL, reason TEXT NOT NULL, at {real} NOT NULL
@@ -237,7 +237,7 @@ CREATE TABLE IF NOT EXISTS workflow_steps (
     PRIMARY KEY (workflow, step)
 );
 
--- Alerts from elsewhere, one row for each; `seq` is the entry that told of it last.
+-- Alerts from other systems, one row each; `seq` is the newest entry about it.
 CREATE TABLE IF NOT EXISTS alerts (
     source      TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
@@ -248,7 +248,7 @@ CREATE TABLE IF NOT EXISTS alerts (
     PRIMARY KEY (source, fingerprint)
 );
 CREATE INDEX IF NOT EXISTS alerts_by_subject ON alerts (subject, seq);
--- What people keep from opening tickets. `until` is when it ends, or when somebody ended it.
+-- Silences. `until` is when the silence ends, or when a person ended it.
 CREATE TABLE IF NOT EXISTS silences (
     id TEXT PRIMARY KEY, seq {int} NOT NULL, until {real} NOT NULL, body TEXT NOT NULL
 );
@@ -264,7 +264,7 @@ CREATE TABLE IF NOT EXISTS spending (
     day TEXT NOT NULL, model TEXT NOT NULL, tokens_in {int} NOT NULL, tokens_out {int} NOT NULL,
     usd {real} NOT NULL, PRIMARY KEY (day, model)
 );
--- Who is let in by the network. `fingerprint` is a hash: whoever reads this table cannot use one.
+-- Tokens for network clients. `fingerprint` is a hash: a reader of this table cannot use it.
 CREATE TABLE IF NOT EXISTS tokens (
     id TEXT PRIMARY KEY, seq {int} NOT NULL, fingerprint TEXT NOT NULL UNIQUE,
     body TEXT NOT NULL
@@ -295,7 +295,7 @@ CREATE TABLE IF NOT EXISTS watchers (
 CREATE TABLE IF NOT EXISTS workers (
     id TEXT PRIMARY KEY, at {real} NOT NULL, body TEXT NOT NULL
 );
--- What was answered to requests that must not be done twice; `status` is 0 while one is done.
+-- Replies to idempotent requests; `status` is 0 while a request is in progress.
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, digest TEXT NOT NULL, at {real} NOT NULL, status {int} NOT NULL,
     body TEXT NOT NULL

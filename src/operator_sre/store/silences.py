@@ -46,7 +46,7 @@ class StoredSilences(Repository):
         """It counts no more. ConflictError when it is over already; NotFoundError for none."""
         known = _SILENCES.load(transaction.rows, silence)
         if known.ended_at is not None or known.until <= transaction.now():
-            raise ConflictError(f"The silence {silence!r} is over already.")
+            raise ConflictError(f"The silence {silence!r} has already ended.")
         payload = {"id": silence, "reason": reason}
         transaction.append(draft_of_user(Kind.SILENCE_ENDED, payload, by))
 

@@ -147,7 +147,7 @@ class SqliteDatabase:
             connection.execute("COMMIT")
             if application != APPLICATION_ID and (application or version or tables):
                 raise StoreError(
-                    f"{str(self.path)!r} is a database of another program; it was left as it is.",
+                    f"{str(self.path)!r} is a database of another program; it is unchanged.",
                     next_step="Name another directory with --home DIR.",
                 )
             if version and self.path.stat().st_size <= CHECKED_BYTES_MAX:
@@ -321,7 +321,7 @@ class SqliteDatabase:
             ) from error
         except sqlite3.DatabaseError as error:
             raise StoreError(
-                f"{str(self.path)!r} is damaged: {sentence(error)}; it was left as it is.",
+                f"{str(self.path)!r} is damaged: {sentence(error)}; it is unchanged.",
                 next_step="Restore a backup with: operator store restore FILE --force,"
                 " or name another directory with --home DIR.",
             ) from error

@@ -85,11 +85,11 @@ def _is_confirmed(rows: Rows, decisions: Decisions, rule: StandingRule, seq: int
         if any(decisions.about(rows, (Kind.RULE_REVOKED,), rule.id, after=added.seq)):
             return False
     except LedgerDamagedError as error:
-        log.warning("the standing rule %s allows nothing: %s", rule.id, error.message)
+        log.warning("the standing rule %s is ignored: %s", rule.id, error.message)
         return False
     if replace(confirmed, uses=rule.uses) == rule and decisions.holds(rows, added):
         return True
-    log.warning("the standing rule %s allows nothing: %s", rule.id, UNCONFIRMED)
+    log.warning("the standing rule %s is ignored: %s", rule.id, UNCONFIRMED)
     return False
 
 

@@ -138,7 +138,7 @@ def database_at(where: str | Path) -> Maintained:
         return SqliteDatabase(Path(where).expanduser())
     if scheme not in _SCHEMES:
         raise ConfigError(
-            f"A store cannot be at an address that begins with {scheme!r}.",
+            f"{scheme!r} is not a supported scheme for the store.",
             next_step="Name a file, or postgresql://user@host:5432/database.",
         )
     # The driver takes a quarter of a second to load, and most stores are files.

@@ -114,7 +114,7 @@ def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
     )
     for (other,) in rows:
         raise ConflictError(
-            f"Ticket {other} is about the same break by now, so {ticket.id} stays {ticket.state}.",
+            f"Ticket {other} covers the same violation, so {ticket.id} stays {ticket.state}.",
             next_step=f"See: operator tickets show {other}",
         )
 

@@ -73,10 +73,10 @@ class StoredTokens(Repository):
                 for gone in decisions.about(rows, (Kind.TOKEN_REVOKED,), token.id, after=made.seq):
                     token = replace(token, revoked_at=gone.at)
             except LedgerDamagedError as error:
-                log.warning("the token %s lets nobody in: %s", token.id, error.message)
+                log.warning("the token %s is rejected: %s", token.id, error.message)
                 return None
             if token != _TOKENS.parse(body) or not decisions.holds(rows, made):
-                log.warning("the token %s lets nobody in: %s", token.id, UNCONFIRMED)
+                log.warning("the token %s is rejected: %s", token.id, UNCONFIRMED)
                 return None
             return token
 

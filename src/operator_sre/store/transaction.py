@@ -153,7 +153,7 @@ class Transaction:
         if self._rules.signer is not None and self._head[0]:
             self.flush()
             if not self.decisions.may_sign(self.rows, self._found, restored=restored):
-                log.warning("the head is not signed: somebody else wrote to the ledger")
+                log.warning("the head is not signed: another program wrote to the ledger")
                 return
             self._signed = True
             seq, head = self._head

@@ -128,8 +128,8 @@ class StoredWorkflowClaims(Repository):
             late_s = (now - record.due_at).total_seconds()
             if record.state is WorkflowState.IN_PROGRESS or late_s <= late_s_max:
                 return _claim(transaction, record, worker, lease_s)
-            why = f"missed: it was due at {record.due_at:%Y-%m-%d %H:%M:%S} UTC, and nobody"
-            why += f" began it within {late_s_max:g} s"
+            why = f"missed: it was due at {record.due_at:%Y-%m-%d %H:%M:%S} UTC, and no worker"
+            why += f" started it within {late_s_max:g} s"
             _end(transaction, record.id, WorkflowState.FAILED, why, missed=True)
         return None
 
@@ -167,11 +167,11 @@ def workflow_refusal(transaction: Transaction, run: str, epoch: int) -> str:
         "SELECT state, epoch, cancelled_by FROM workflows WHERE id = ?", (workflow_of(run),)
     )
     if [tuple(row[:2]) for row in rows] != [(WorkflowState.IN_PROGRESS.value, epoch)]:
-        return "belongs to a claim that is over"
+        return "belongs to a claim that has ended"
     if rows[0][2] and not run.endswith("/undo"):
         return "belongs to a workflow that was cancelled"
     begun = transaction.rows("SELECT 1 FROM commands WHERE run = ? AND permit <> ''", (run,))
-    return "is for a step that has begun already" if begun else ""
+    return "is for a step that has already started" if begun else ""
 
 
 def _records(query: Rows, sql: str, values: Sequence[object]) -> list[WorkflowRecord]:
@@ -221,7 +221,9 @@ def _claim(
 def _must_hold(transaction: Transaction, record: WorkflowRecord) -> None:
     rows = transaction.rows("SELECT state, epoch FROM workflows WHERE id = ?", (record.id,))
     if [tuple(row) for row in rows] != [(WorkflowState.IN_PROGRESS.value, record.epoch)]:
-        raise ConflictError(f"Workflow {record.id} has changed hands; nothing was written.")
+        raise ConflictError(
+            f"Workflow {record.id} was claimed by another worker; nothing was written."
+        )
 
 
 def _end(

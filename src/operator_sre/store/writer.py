@@ -177,7 +177,9 @@ class Committer:
             connection.execute("ROLLBACK TO SAVEPOINT change")
             transaction.undo(mark)
             # What a unique index says is put in our words; any other error is the change's own.
-            message = f"Somebody else was first; nothing was written: {sentence(error)}."
+            message = (
+                f"Conflict: another process wrote first; nothing was written: {sentence(error)}."
+            )
             job.value, job.error = None, ConflictError(message) if is_conflict else error
         connection.execute("RELEASE SAVEPOINT change")
 

@@ -25,9 +25,9 @@ def why_stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str
     for one in watches:
         last = one.last_at or since
         if (now - last).total_seconds() > INTERVALS_MAX * one.interval_s + SLACK_S:
-            return f"the last look at {one.subject} is too old"
+            return f"the last check of {one.subject} is too old"
     if not any(one.last_at for one in watches):
-        return "there was no look yet"
+        return "no check has finished yet"
     return ""
 
 

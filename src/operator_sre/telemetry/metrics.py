@@ -203,10 +203,8 @@ def _families(now: Figures) -> Iterator[Metric]:
     failed = [((n,), c.failed) for n, c in looks.items()]
     yield _counter("looks_failed", "Looks that came to nothing.", by, failed)
     last = [((n,), c.last_at_s) for n, c in looks.items()]
-    yield _gauge("look_last_timestamp_seconds", "When the last look ended.", by, last)
-    took = HistogramMetricFamily(
-        "operator_look_duration_seconds", "How long looks take.", labels=by
-    )
+    yield _gauge("look_last_timestamp_seconds", "When the last check ended.", by, last)
+    took = HistogramMetricFamily("operator_look_duration_seconds", "Duration of checks.", labels=by)
     for name, counted in looks.items():
         sums = accumulate(map(float, counted.buckets))
         bounds = (*map(str, BUCKETS_S), "+Inf")
@@ -219,10 +217,10 @@ def _families(now: Figures) -> Iterator[Metric]:
     yield _gauge("tickets", "Live tickets.", ("state", "severity"), now.tickets.items())
     yield _gauge("alerts_firing", "Alerts from elsewhere.", ("trigger",), _single(now.firing))
     for name, text, value in (
-        ("approvals_pending", "Requests that wait for a person.", now.approvals),
-        ("confirmations_pending", "Changes that wait for a person's yes.", now.confirmations),
-        ("ledger_head_seq", "The number of the newest entry.", now.head),
-        ("index_behind_entries", "Entries that cannot be searched yet.", now.behind),
+        ("approvals_pending", "Approval requests that are pending.", now.approvals),
+        ("confirmations_pending", "Changes with a pending confirmation.", now.confirmations),
+        ("ledger_head_seq", "Sequence number of the newest entry.", now.head),
+        ("index_behind_entries", "Entries that are not indexed yet.", now.behind),
     ):
         if value is not None:
             yield _gauge(name, text, (), [((), value)])
@@ -236,10 +234,15 @@ def _families(now: Figures) -> Iterator[Metric]:
     counters: tuple[tuple[str, str, tuple[str, ...], Rows], ...] = (
         ("ticket_events", "Tickets, by what became of them.", ("event",), _single(ledger.tickets)),
         ("runs", "Runs that ended.", ("outcome",), _single(ledger.runs)),
-        ("turns", "Turns of minds.", (), [((), ledger.turns)]),
-        ("tokens", "Tokens that minds were told and said.", by_direction, _single(ledger.tokens)),
-        ("cost_usd", "Dollars that minds cost.", (), [((), ledger.usd)]),
-        ("commands", "Commands that ended.", ("outcome", "level"), ledger.commands.items()),
+        ("turns", "Turns of models.", (), [((), ledger.turns)]),
+        (
+            "tokens",
+            "Tokens sent to and received from models.",
+            by_direction,
+            _single(ledger.tokens),
+        ),
+        ("cost_usd", "Cost of models in dollars.", (), [((), ledger.usd)]),
+        ("commands", "Commands that finished.", ("outcome", "level"), ledger.commands.items()),
         ("refusals", "Commands that were not permitted.", ("level",), _single(ledger.refusals)),
         ("alerts", "Alerts from elsewhere.", ("trigger", "change"), ledger.alerts.items()),
         ("triggers_refused", "Notifications that were not trusted.", ("trigger",), untrusted),

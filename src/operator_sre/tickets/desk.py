@@ -102,9 +102,9 @@ class Desk:
             slack_s = self._stable_of(ticket.subject)
             # A break that is older than the proof is what others still report against our look.
             if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
-                why = "It was watched, and broke again."
+                why = "It broke again while it was watched."
             elif mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
-                why = f"Others still report it after {PENDING_S / 60:g} minutes."
+                why = f"Other systems still report it after {PENDING_S / 60:g} minutes."
             else:
                 continue
             payload = {"reason": why, "attempts": ticket.attempts}
@@ -134,7 +134,7 @@ class Desk:
             keys = {one.key for one in ticket.violations}
             ours = ticket.pause is not None and ticket.pause.by == PLANNER.id
             if keys & broken:
-                kind, reason = MoveKind.UNHOLD, "It is not silent any more."
+                kind, reason = MoveKind.UNHOLD, "The silence ended."
                 wanted = ours
             else:
                 kind, reason = MoveKind.HOLD, PLANNED
@@ -248,10 +248,10 @@ class Desk:
             doubt = ""
             if proof.pending:
                 names = ", ".join(proof.pending)
-                doubt = f" It is watched until others agree, who still report {names}."
+                doubt = f" It is watched until other systems stop reporting {names}."
             elif ticket.flapping and proof.stable_s < FLAP_S:
                 doubt = (
-                    " It broke again and again before, so it is watched until it has held for"
+                    " It was flapping, so it is watched until it has held for"
                     f" {FLAP_S / 60:g} minutes."
                 )
             payload = {"reason": f"{reason or proof.detail}{doubt}", "proof": to_json(proof)}

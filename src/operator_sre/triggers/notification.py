@@ -69,7 +69,7 @@ def read_body(trigger: Trigger, body: bytes, *, at: datetime) -> Sequence[SentAl
 
 def _read_webhook_alert(trigger: Trigger, body: Any, at: datetime) -> SentAlert:
     if not isinstance(body, dict) or body.get("status") not in ("firing", "resolved"):
-        raise UnreadableError("An alert has to be an object that is firing or resolved.")
+        raise UnreadableError("An alert must be an object that is firing or resolved.")
     labels, notes = _read_texts(body, "labels"), _read_texts(body, "annotations")
     name = _name(labels.get("alertname", ""))
     texts = (notes.get(key) for key in ("summary", "description", "message"))
@@ -96,7 +96,7 @@ def _read_webhook_alert(trigger: Trigger, body: Any, at: datetime) -> SentAlert:
 
 def _read_generic_alert(trigger: Trigger, body: Any, at: datetime) -> SentAlert:
     if not isinstance(body, dict):
-        raise UnreadableError("An alert has to be an object.")
+        raise UnreadableError("An alert must be an object.")
     fields = trigger.fields
     values: dict[str, str] = {}
     for name, path in fields.items():
@@ -133,7 +133,7 @@ def _value_at(document: Any, path: str) -> Any:
 def _read_texts(body: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = body.get(key) or {}
     if not isinstance(texts, dict) or not all(isinstance(one, str) for one in texts.values()):
-        raise UnreadableError(f"{key!r} of an alert have to be texts.")
+        raise UnreadableError(f"{key!r} of an alert must be strings.")
     return {_text(name): _text(text) for name, text in texts.items()}
 
 

@@ -20,7 +20,7 @@ CLEARED_MAX = 1_000
 # How long an alert that is over is still spoken of, so that its ticket can be resolved.
 CLEARED_KEPT = timedelta(days=30)
 # What is added to the words of an alert, so that whoever reads them looks before they act.
-UNCONFIRMED = "; our own look finds nothing wrong with it"
+UNCONFIRMED = "; Operator's own check finds no problem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,11 @@ class AlertInvariant:
                 yield Finding(self.name, target, Health.BROKEN, detail, own=own)
                 continue
             health = Health.HEALTHY if self.own is None else ours(target)
-            detail = "" if health is Health.HEALTHY else "the alert is over, our own look is not"
+            detail = (
+                ""
+                if health is Health.HEALTHY
+                else "the alert cleared, but Operator's own check still fails"
+            )
             yield Finding(self.name, target, health, detail)
 
     def _ours(self, observation: Observation) -> Callable[[str], Health]:
@@ -139,7 +143,7 @@ class WithAlerts:
                 observation = await self._subject.observe()
             problem = observation.problem
         except TimeoutError:
-            problem = f"it took longer than {self._timeout_s:g} s to look"
+            problem = f"observing took longer than {self._timeout_s:g} s"
         except Exception as error:  # noqa: BLE001  whatever a plug-in raises, we saw nothing
             problem = f"{type(error).__name__}: {error}"
         if not problem:

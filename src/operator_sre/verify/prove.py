@@ -146,12 +146,12 @@ def _describe_proof(
     held: bool,
 ) -> str:
     if harm:
-        return f"Something else broke meanwhile: {', '.join(harm)}."
+        return f"The change broke something else: {', '.join(harm)}."
     if held and pending:
         return (
-            f"Every invariant of our own held over {stable_s:.1f} s, seen in {looks} looks, but"
-            f" others still report {', '.join(pending)}."
+            f"Operator's own invariants held for {stable_s:.1f} s in {looks} checks, but"
+            f" other systems still report {', '.join(pending)}."
         )
     if held:
-        return f"Every invariant of the ticket held over {stable_s:.1f} s, seen in {looks} looks."
-    return f"After {looks} looks the ticket's invariants are {health}, so nothing is proven."
+        return f"Every invariant of the ticket held for {stable_s:.1f} s in {looks} checks."
+    return f"After {looks} checks the invariants of the ticket are {health}; nothing is proven."

@@ -63,7 +63,7 @@ def test_what_makes_no_sense_is_one_sentence(home: Home, folder: Path, tmp_path:
         Bad(f"replay {broken}", 2, "is not whole"),
         Bad("replay nowhere.json", 2, "no recording"),
         Bad("cases nowhere", 2, "no folder"),
-        Bad(f"cases {folder} --model nobody", 2, "no such model"),
+        Bad(f"cases {folder} --model nobody", 2, "not a configured model"),
     ]
     expect_each([(one,) for one in bad], lambda one: one_sentence(_typed(home, one.line), one))
 

@@ -132,9 +132,11 @@ def test_a_transcript_is_what_a_script_replays(thought: Home, tmp_path: Path) ->
         Bad("models test gpt", 2, r"no model 'gpt'.*reasoner, claude, haiku"),
         Bad("models transcript run-9", 2, r"no run 'run-9'.*operator audit list"),
         Bad("models test scripted:/nowhere.json", 2, r"cannot be read.*models transcript"),
-        Bad("up --model gpt", 2, r"'model' is 'gpt', and there is no such model.*Models: auto"),
-        Bad("agent start --model gpt", 2, r"there is no such model"),
-        Bad("demo --model gpt", 2, r"there is no such model"),
+        Bad(
+            "up --model gpt", 2, r"'model' is 'gpt', which is not a configured model.*Models: auto"
+        ),
+        Bad("agent start --model gpt", 2, r"which is not a configured model"),
+        Bad("demo --model gpt", 2, r"which is not a configured model"),
     ],
     ids=lambda bad: bad.line,
 )

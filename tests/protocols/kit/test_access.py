@@ -56,7 +56,7 @@ async def test_what_goes_wrong_is_told_in_few_words() -> None:
         assert sentence_of(closed.value) == "it closed the connection"
         with pytest.raises(UnaskableError):
             await exchange(("127.0.0.1", port), Request("GET", "/", {"name": "two\r\nlines"}))
-    assert sentence_of(TimeoutError()) == "it does not answer in time"
+    assert sentence_of(TimeoutError()) == "it did not answer in time"
     unreachable = OSError(113, "Connect call failed ('10.0.0.1', 1)")
     assert sentence_of(unreachable) == os.strerror(113).lower()
 

@@ -102,11 +102,11 @@ async def test_a_pattern_takes_numbers_and_words(tmp_path: Path) -> None:
 
 
 _BAD: dict[str, tuple[Behave, str]] = {
-    "hanging": (hangs, "it does not answer in time"),
+    "hanging": (hangs, "it did not answer in time"),
     "closing": (closes, "it closed the connection"),
     "resetting": (resets, "it closed the connection"),
     "garbage": (says(b"\x00\xff garbage\r\n\r\n"), "it does not speak HTTP as expected"),
-    "dripping": (drips(b"HTTP/1.1 200 X\r\n\r\n", every_s=0.05), "it does not answer in time"),
+    "dripping": (drips(b"HTTP/1.1 200 X\r\n\r\n", every_s=0.05), "it did not answer in time"),
     "too long a header": (floods(b"HTTP/1.1 200 X\r\nx: "), "it does not"),
 }
 

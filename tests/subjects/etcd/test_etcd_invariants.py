@@ -56,7 +56,7 @@ BROKEN: list[tuple[str, dict[str, Value], str]] = [
     ("database_near_quota", {"quota_ratio": 0.81, "db_bytes": 81 << 20}, "81 MB of 100 MB"),
     ("alarm_raised", {"alarms": "NOSPACE"}, "NOSPACE"),
     ("slow_read", {"read_ms": 500.1}, "500 ms"),
-    ("slow_read", {"read_ms": None, "read_error": "it does not answer in time"}, "in time"),
+    ("slow_read", {"read_ms": None, "read_error": "it did not answer in time"}, "in time"),
     ("slow_write", {"write_ms": 250.1, "write_error": ""}, "250 ms"),
     ("slow_write", {"write_ms": None, "write_error": "space exceeded"}, "space exceeded"),
     ("peer_unreachable", {"peers_lost": "b,c"}, "b,c"),

@@ -144,7 +144,7 @@ def _gone(id_: int) -> MemberStatus:
 
 
 READ = Answer({"count": "0"})
-WAITED = Answer(error="it does not answer in time", reached=False)
+WAITED = Answer(error="it did not answer in time", reached=False)
 DENIED = Answer(error="permission denied", code=7)
 
 

@@ -36,7 +36,7 @@ class Observation:
         for seen in self.seen:
             if seen.target == target:
                 return seen
-        return Seen(target, problem=self.problem or "it was not looked at")
+        return Seen(target, problem=self.problem or "it was not observed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def refusal_of(ticket: Ticket, kind: MoveKind) -> str:
     """Why this cannot be done with a ticket that stands so; empty when it can. Pure."""
     state = ticket.state
     if kind in {MoveKind.HOLD, MoveKind.SNOOZE} and state is TicketState.ESCALATED:
-        return f"Ticket {ticket.id} is escalated, so that no agent takes it up anyway."
+        return f"Ticket {ticket.id} is escalated, so no agent works on it."
     over = {TicketState.RESOLVED, TicketState.CLOSED}
     anytime = {MoveKind.ASSIGN, MoveKind.COMMENT, MoveKind.REOPEN}
     if kind in anytime or state not in over or (kind.value, state.value) == ("close", "closed"):

@@ -71,13 +71,13 @@ def sentence_of(error: BaseException) -> str:
     """Why there was no answer, in a few words."""
     match error:
         case TimeoutError():
-            return "it does not answer in time"
+            return "it did not answer in time"
         case ConnectionRefusedError():
             return "connection refused"
         case ConnectionResetError() | BrokenPipeError() | EOFError():
             return "it closed the connection"
         case socket.gaierror():
-            return "its name is not known"
+            return "its host name cannot be resolved"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {error.verify_message}"[:ERROR_CHARACTERS_MAX]
         case ssl.SSLError():

@@ -44,10 +44,10 @@ def read_options(
         default = usual[name]
         if isinstance(default, bool):
             if not isinstance(value, bool):
-                raise ConfigError(f"{name!r} has to be true or false.")
+                raise ConfigError(f"{name!r} must be true or false.")
         elif isinstance(default, str):
             if not isinstance(value, str) or len(value) > TEXT_CHARS_MAX or not value.isprintable():
-                raise ConfigError(f"{name!r} has to be a text.")
+                raise ConfigError(f"{name!r} must be a string.")
             allowed = (choices or {}).get(name)
             if allowed is not None and value not in allowed:
                 listed = ", ".join(repr(one) for one in allowed if one)
@@ -57,7 +57,7 @@ def read_options(
             fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
             if not fits or not 0 <= value < math.inf:
                 number = "a whole number" if whole else "a number"
-                raise ConfigError(f"{name!r} has to be {number} of 0 or more.")
+                raise ConfigError(f"{name!r} must be {number} of 0 or more.")
             value = value if whole else float(value)
         chosen[name] = value
     return kind(**chosen)

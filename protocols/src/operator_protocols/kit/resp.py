@@ -68,7 +68,7 @@ class Wire:
                 raise ProtocolError(f"it announced {number} bytes")
             return _text((await self.reader.readexactly(number + 2))[:-2])
         if number > ITEMS_MAX or depth >= DEPTH_MAX:
-            raise ProtocolError(f"it announced {number} answers")
+            raise ProtocolError(f"it announced an array of {number}")
         return [await self._reply(depth + 1) for _ in range(number)]
 
     async def _line(self) -> bytes:
@@ -92,7 +92,7 @@ async def open_wire(
     """
     access, places = target.access or Access(), addresses_of(target)
     if not places:
-        raise OSError("it has no port to ask at")
+        raise OSError("it has no port")
     for at, (host, port) in enumerate(places):
         try:
             async with asyncio.timeout(connect_s / len(places)):

@@ -103,7 +103,7 @@ class TypedTool:
         except RefusedCall as refused:
             result = _fail(str(refused), refused.category)
         except TimeoutError:
-            why = f"{self.spec.name} was not done within {within_s:g} s; look before trying again."
+            why = f"{self.spec.name} did not finish within {within_s:g} s; check it before a retry."
             result = _fail(why, FailureCategory.TIMEOUT)
         except (OperatorError, OSError) as problem:
             result = _fail(str(problem), FailureCategory.RUNTIME)
@@ -151,7 +151,7 @@ def check_arguments(spec: ToolSpec, arguments: Arguments) -> dict[str, Argument]
         if value is None and parameter.required:
             problem = f"{parameter.name!r} is missing: {parameter.sentence}."
         elif value is not None and not _fits(parameter, value):
-            problem = f"{parameter.name!r} does not fit: {parameter.sentence}."
+            problem = f"{parameter.name!r} is not valid: {parameter.sentence}."
         if problem:
             raise RefusedCall(f"{spec.name}: {problem}", FailureCategory.SYNTAX)
     return given
@@ -182,7 +182,7 @@ async def rotate_log_of(target: Target) -> Done:
         raise RefusedCall(f"The log of {target.name} cannot be rotated: {problem}.") from problem
     size = f"{before / (1 << 20):.0f} MB"
     return Done(
-        f"The log of {target.name} begins anew; its {size} are kept in {copy}.",
+        f"Rotated the log of {target.name}; {size} are kept in {copy}.",
         {"changed": True, "before_bytes": before, "copy": copy},
     )
 

@@ -176,7 +176,7 @@ def _cause(report: Report) -> Iterator[Block]:
     yield _heading("Cause")
     cause = report.cause
     if cause is None:
-        yield Paragraph(_line("No diagnosis was handed in."))
+        yield Paragraph(_line("No diagnosis was submitted."))
         return
     diagnosis = cause.diagnosis
     yield Paragraph((Span(diagnosis.summary, "strong"),))

@@ -63,7 +63,7 @@ async def owner_of(target: Target) -> AsyncIterator[Session]:
     except RefusedError as refused:
         raise RigError(f"{target.name} cannot be asked: {refused.sentence}.") from None
     except (driver().Error, TimeoutError) as error:
-        why = " ".join(str(error).split()) or "it does not answer in time"
+        why = " ".join(str(error).split()) or "it did not answer in time"
         raise RigError(f"{target.name} does not do it: {why}.") from None
 
 

@@ -184,7 +184,7 @@ async def open_session(
                 )
         except (TimeoutError, OSError, driver().Error) as error:
             if isinstance(error, TimeoutError):
-                problem = RefusedError(Refusal.GONE, f"{where}: it does not answer in time")
+                problem = RefusedError(Refusal.GONE, f"{where}: it did not answer in time")
             elif isinstance(error, OSError):
                 problem = RefusedError(Refusal.GONE, f"{where}: {error.strerror or error}")
             else:

@@ -72,7 +72,7 @@ class Postgres(BaseSubject):
                     return Seen(target.name, readings, why)
                 readings |= await self._ask(target.name, session)
         except (RefusedError, TimeoutError) as error:
-            late = RefusedError(Refusal.GONE, "it does not answer in time")
+            late = RefusedError(Refusal.GONE, "it did not answer in time")
             refused = error if isinstance(error, RefusedError) else late
             # A server that lets nobody in is there; one that nobody hears from is not.
             if refused.kind is Refusal.DENIED:

@@ -143,7 +143,7 @@ class ServerCall(Call):
             async with open_session(other, login, timeout_s=timeout_s) as session:
                 return await session.ask(sql)
         except TimeoutError:
-            raise RefusedError(Refusal.GONE, "it does not answer in time") from None
+            raise RefusedError(Refusal.GONE, "it did not answer in time") from None
 
 
 def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:

@@ -98,7 +98,7 @@ async def look_at_store(
                 await _look(wire, target, asking, auth, found)
     except OSError as error:
         late = isinstance(error, TimeoutError)
-        away = "it does not answer in time" if late else sentence_of(error)
+        away = "it did not answer in time" if late else sentence_of(error)
         return found[-1] if found else StoreLook(unreachable(target.kind, target, away))
     except ProtocolError as error:
         why = f"{error} to PING"

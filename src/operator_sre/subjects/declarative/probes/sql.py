@@ -125,7 +125,7 @@ def _why(error: psycopg.Error) -> str:
     if "refused" in text:
         return "connection refused"
     if "timeout" in text:
-        return "it does not answer in time"
+        return "it did not answer in time"
     first = text.strip().partition("\n")[0]
     return first.rpartition("failed: ")[2] or "it closed the connection"
 
