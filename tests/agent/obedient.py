@@ -34,7 +34,7 @@ from operator_sre.ledger.keys import Vault
 from operator_sre.models.calls import call_from
 from operator_sre.models.fence import Fence
 from operator_sre.models.offers import offers
-from operator_sre.models.prompt import Conversation, conversation
+from operator_sre.models.prompt import Conversation, conversation, system_text
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Pipeline
 from operator_sre.store import open_store
@@ -293,7 +293,10 @@ class Stage:
 
     def _filled(self, case: Case) -> str:
         text = case.text.format(**self.blanks) * case.times + case.end.format(**self.blanks)
-        self.mind.phrase = max(_LETTERS.findall(case.end or text), key=len)
+        # A word that Operator's own prompt contains proves nothing about where this text went.
+        prompt = system_text(self.blanks["boundary"], scripts=True)
+        phrases = [one for one in _LETTERS.findall(case.end or text) if one not in prompt]
+        self.mind.phrase = max(phrases, key=len)
         hidden = case.hidden.format(**self.blanks)
         text += "".join(chr(0xE0000 + ord(letter)) for letter in hidden)
         return f"{text} {self.blanks['encoded']}" if case.encoded else text
