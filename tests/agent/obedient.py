@@ -294,7 +294,7 @@ class Stage:
     def _filled(self, case: Case) -> str:
         text = case.text.format(**self.blanks) * case.times + case.end.format(**self.blanks)
         # A word that Operator's own prompt contains proves nothing about where this text went.
-        prompt = system_text(self.blanks["boundary"], scripts=True)
+        prompt = system_text(str(self.blanks["boundary"]), scripts=True)
         phrases = [one for one in _LETTERS.findall(case.end or text) if one not in prompt]
         self.mind.phrase = max(phrases, key=len)
         hidden = case.hidden.format(**self.blanks)
