@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -17,6 +16,7 @@ from operator_protocols.domain.token import Role
 from operator_sre.app import approvals
 from operator_sre.app.outlook import Outlook, document_of, facts_of
 from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.drawing import plural
 from operator_sre.operations.operation import (
     TEXT_MAX,
     After,
@@ -30,7 +30,10 @@ from operator_sre.operations.operation import (
     Table,
     Tool,
     View,
+    answer_of,
+    decision,
     facts,
+    id_of,
 )
 
 if TYPE_CHECKING:
@@ -40,14 +43,7 @@ __all__ = ["OPERATIONS", "SUMMARY", "ApprovalDocument", "ApprovalPage"]
 
 SUMMARY = "Decide on actions that need approval."
 PENDING_MAX = 100
-Id = Annotated[
-    str,
-    Meta(
-        max_length=TEXT_MAX,
-        description="The request id.",
-        extra={"api": Meta(min_length=1, max_length=100, description="The request id.")},
-    ),
-]
+Id = Annotated[str, id_of("The request id.", most=100)]
 Seen = Annotated[
     int | None,
     Meta(
@@ -249,7 +245,6 @@ def _table(page: ApprovalPage, now: datetime) -> View:
 def _details(found: ApprovalDetails, now: datetime) -> View:
     one, view, bound = found.approval, found.view, found.approval.binding
     origin = f"ticket {'-' if one.ticket is None else one.ticket}, run {one.run or '-'}"
-    answer = f"{one.decided_by}: {one.reason}".rstrip(": ") if one.decided_by else ""
     minutes, seconds = divmod(round(found.left_s), 60)
     left = f"in {minutes} min {seconds} s, at {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     return facts(
@@ -260,7 +255,7 @@ def _details(found: ApprovalDetails, now: datetime) -> View:
             ("escalated", f"{one.escalated_at:%H:%M:%S} UTC" if one.escalated_at else ""),
             ("parked", "the run waits for hours if need be" if one.parked else ""),
             ("expires", left if view.state == "pending" else ""),
-            ("answer", answer),
+            ("answer", answer_of(one.decided_by, one.reason)),
             (
                 "bound to",
                 f"{found.binding}: the command, its directory and its limits {bound.action}",
@@ -279,13 +274,13 @@ def _show_decision(found: ApprovalDocument | AnswerDocument, now: datetime) -> V
 def _show_answer(found: AnswerDocument, now: datetime) -> View:
     one, lines = found.approval, [*_show_decision(found, now)]
     if one.state == "pending":
-        missing = one.needed - len(one.approvers)
-        lines.append(f"It needs {missing} more: somebody else has to approve it as well.")
+        missing = plural(one.needed - len(one.approvers), "more approval")
+        lines.append(f"It needs {missing} from another person.")
     if found.rule is not None:
         lines.append(f"Rule {found.rule.id}: {_describe(found.rule)}")
         lines.append(f"Revoke it with: operator approvals revoke {found.rule.id}")
     elif found.confirmation is not None:
-        lines.append(f"Somebody else has to confirm the rule: {found.confirmation.id}")
+        lines.append(f"Another person must confirm the rule: {found.confirmation.id}")
     return lines
 
 
@@ -307,7 +302,6 @@ def _describe(rule: StandingRule) -> str:
 def _rules(found: RuleList, now: datetime) -> View:
     if found.is_one:
         (rule,) = found.rules
-        revoked = f"{rule.revoked_by}: {rule.revoked_because}".rstrip(": ")
         return facts(
             (
                 ("rule", rule.id),
@@ -317,7 +311,7 @@ def _rules(found: RuleList, now: datetime) -> View:
                 ("of", f"approval {rule.approval or '-'}"),
                 ("why", rule.reason),
                 ("used", f"{rule.uses} times"),
-                ("revoked", revoked if rule.revoked_by else ""),
+                ("revoked", answer_of(rule.revoked_by, rule.revoked_because)),
             )
         )
     rows = [
@@ -339,13 +333,7 @@ def _rules(found: RuleList, now: datetime) -> View:
 _HERE = "operator_sre.operations.approvals"
 _SHOW = "operator_sre.app.approvals.show_approval"
 _ANSWER_ERRORS = (404, 409, 412, 428)
-_decision = partial(
-    Operation,
-    view=_show_decision,
-    effect=Effect.DECIDE,
-    role=Role.APPROVER,
-    arguments=("approval",),
-)
+_decision = decision("approval", _show_decision)
 OPERATIONS = (
     Operation(
         name="approvals list",
@@ -364,7 +352,7 @@ OPERATIONS = (
         tool=Tool(
             "pending_approvals",
             "Pending approvals",
-            "Requests that wait for a person. Only people answer them, with: operator approvals.",
+            "Lists pending approvals. Only people answer them, with: operator approvals.",
             picks=(
                 *("id", "state", "risk", "level", "ticket", "run", "subject", "requested_at"),
                 *("expires_at", "action.command", "action.target", "action.reasoning"),
@@ -386,7 +374,7 @@ OPERATIONS = (
     ),
     Operation(
         name="approvals show",
-        help="One request, with the ETag that an answer has to name.",
+        help="Show a request, with the ETag that an answer has to name.",
         request=ShowApproval,
         result=ApprovalDocument,
         call=_SHOW,
@@ -406,7 +394,7 @@ OPERATIONS = (
     ),
     _decision(
         name="approvals approve",
-        help="Say yes to exactly what was seen, in the name of whoever created the token.",
+        help="Approve exactly the version in If-Match, as the owner of the token.",
         request=AnswerApproval,
         result=ApprovalDocument,
         call=f"{_HERE}.approve_seen",
@@ -434,7 +422,7 @@ OPERATIONS = (
             "reject_one",
             "AnswerRequest",
             _ANSWER_ERRORS,
-            summary="Say no, and why; the mind is told.",
+            summary="Reject a request; the agent gets the reason.",
             etag="approval",
             shown=_SHOW,
         ),

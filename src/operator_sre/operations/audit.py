@@ -142,7 +142,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
-    """One run."""
+    """Show one run."""
 
     run: RunRecord
     schema_version: str = SCHEMA_VERSION
@@ -256,11 +256,11 @@ OPERATIONS = (
         view=_runs,
         page=Page(key="id", place="before"),
         route=Route("GET", "/v1/runs", "list_all_runs", summary="Runs, the newest first."),
-        tool=Tool("list_runs", "List runs", "Runs of minds on tickets, the newest first."),
+        tool=Tool("list_runs", "List runs", "Lists runs of agents on tickets, the newest first."),
     ),
     _api_operation(
         name="audit run",
-        help="One run.",
+        help="Show one run.",
         request=ShowRun,
         result=RunDocument,
         call="operator_sre.app.audit.show_record",
@@ -268,7 +268,7 @@ OPERATIONS = (
     ),
     _api_operation(
         name="audit transcript",
-        help="What happened in it, in order: entries of the ledger, with the sentences they tell.",
+        help="The ledger entries of a run in order, each with its sentences.",
         request=ReadTranscript,
         result=Transcript,
         call=f"{_HERE}.read_transcript",
@@ -302,7 +302,7 @@ OPERATIONS = (
     ),
     _api_operation(
         name="audit verify",
-        help="Walk the whole chain, with its signatures: what is damaged, and how.",
+        help="Verify the whole chain with its signatures, and report every damage.",
         request=VerifyLedger,
         result=Verified,
         call=f"{_HERE}.verify",

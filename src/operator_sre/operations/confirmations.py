@@ -7,14 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from operator_protocols.domain.category import NextAction
 from operator_protocols.domain.confirmation import Confirmation
-from operator_protocols.domain.token import Role
 from operator_sre.app import confirmations
 from operator_sre.app.persons import acting_role
 from operator_sre.contract import SCHEMA_VERSION
@@ -23,7 +21,6 @@ from operator_sre.contract.documents import as_document
 from operator_sre.operations.operation import (
     TEXT_MAX,
     After,
-    Effect,
     Most,
     Operation,
     Page,
@@ -33,7 +30,10 @@ from operator_sre.operations.operation import (
     Table,
     Tool,
     View,
+    answer_of,
+    decision,
     facts,
+    id_of,
 )
 
 if TYPE_CHECKING:
@@ -43,15 +43,7 @@ __all__ = ["OPERATIONS", "SUMMARY", "ConfirmationDocument", "ConfirmationPage", 
 
 PENDING_MAX = 100
 SUMMARY = "Confirm changes to policy, modes, limits and secrets."
-_ID = "The confirmation id."
-Id = Annotated[
-    str,
-    Meta(
-        max_length=TEXT_MAX,
-        description=_ID,
-        extra={"api": Meta(min_length=1, max_length=80, description=_ID)},
-    ),
-]
+Id = Annotated[str, id_of("The confirmation id.", most=80)]
 
 
 class ListConfirmations(Request, frozen=True):
@@ -173,13 +165,13 @@ async def show_details(app: App, confirmation: str) -> ConfirmationDetails:
 
 
 def show(app: App, confirmation: str) -> ConfirmationDocument:
-    """One of them, with the digest that a yes has to name."""
+    """Show a confirmation, with the digest that an approval has to name."""
     found = confirmations.get(app, confirmation)
     return ConfirmationDocument(found, confirmations.left_of(app, found))
 
 
 async def approve(app: App, confirmation: str, *, reason: str, digest: str) -> ConfirmationDocument:
-    """Say yes to exactly this change, once, and make it."""
+    """Confirm exactly this change, once, and apply it."""
     role = acting_role()
     decided = await confirmations.approve(
         app, confirmation, reason=reason, digest=digest, role=role
@@ -220,7 +212,6 @@ def _summary(one: Confirmation) -> str:
 
 def _details(found: ConfirmationDetails, now: datetime) -> View:
     one = found.confirmation
-    answer = f"{one.decided_by}: {one.reason}".rstrip(": ") if one.decided_by else ""
     change = {name: value for name, value in one.change.items() if name != "patch"}
     origin = f"{one.ticket or '-'}, run {one.run or '-'}" if one.ticket or one.run else ""
     lines = facts(
@@ -238,7 +229,7 @@ def _details(found: ConfirmationDetails, now: datetime) -> View:
                 "expires",
                 f"{one.expires_at:%Y-%m-%d %H:%M:%S} UTC" if one.state == "pending" else "",
             ),
-            ("answer", answer),
+            ("answer", answer_of(one.decided_by, one.reason)),
             ("bound to", f"{one.digest}: the change"),
             ("", ", ".join(f"{name} {value}" for name, value in one.bound.items())),
         )
@@ -251,20 +242,14 @@ def _show_decision(found: ConfirmationDocument | DeclinedDocument, now: datetime
     one = found.confirmation
     lines = [f"{_state(one)}: {_summary(one)}"]
     if one.open:
-        lines.append("Whoever asked for it can make the change now, once, within five minutes.")
+        lines.append("The requester can make the change now, once, within five minutes.")
     if isinstance(found, ConfirmationDocument) and found.left:
         lines.append(found.left)
     return lines
 
 
 _HERE = "operator_sre.operations.confirmations"
-_decision = partial(
-    Operation,
-    view=_show_decision,
-    effect=Effect.DECIDE,
-    role=Role.APPROVER,
-    arguments=("confirmation",),
-)
+_decision = decision("confirmation", _show_decision)
 OPERATIONS = (
     Operation(
         name="confirmations list",
@@ -276,7 +261,7 @@ OPERATIONS = (
     ),
     Operation(
         name="confirmations list",
-        help="Changes that wait for a person, or all there were.",
+        help="List pending confirmations, or all.",
         request=ListConfirmations,
         result=ConfirmationPage,
         call=f"{_HERE}.list_page",
@@ -287,7 +272,7 @@ OPERATIONS = (
         tool=Tool(
             "pending_confirmations",
             "Pending confirmations",
-            "Changes that wait for a person's yes, with: operator confirmations.",
+            "Lists pending confirmations. Only people answer them, with: operator confirmations.",
             picks=(
                 *("id", "boundary", "state", "risk", "rationale", "change", "requested_at"),
                 *("expires_at", "requested_by"),
@@ -307,7 +292,7 @@ OPERATIONS = (
     ),
     Operation(
         name="confirmations show",
-        help="One of them, with the digest that a yes has to name.",
+        help="Show a confirmation, with the digest that an approval has to name.",
         request=ShowConfirmation,
         result=ConfirmationDocument,
         call=f"{_HERE}.show",
@@ -328,7 +313,7 @@ OPERATIONS = (
     ),
     _decision(
         name="confirmations approve",
-        help="Say yes to exactly this change, once, and make it.",
+        help="Confirm exactly this change, once, and apply it.",
         request=ConfirmDigest,
         result=ConfirmationDocument,
         call=f"{_HERE}.approve",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -41,7 +41,10 @@ __all__ = [
     "Table",
     "Tool",
     "View",
+    "answer_of",
+    "decision",
     "facts",
+    "id_of",
     "load",
     "struct_for",
 ]
@@ -72,6 +75,12 @@ Most = Annotated[
     int | None,
     msgspec.Meta(description="Maximum number of rows.", extra={"cli": False, "mcp": False}),
 ]
+
+
+def id_of(description: str, *, most: int) -> msgspec.Meta:
+    """The id of a request that a person decides on; the API bounds it to `most` characters."""
+    api = msgspec.Meta(min_length=1, max_length=most, description=description)
+    return msgspec.Meta(max_length=TEXT_MAX, description=description, extra={"api": api})
 
 
 class Effect(StrEnum):
@@ -325,6 +334,18 @@ class Operation:
         if str(fields(self.result)[0].type).startswith("tuple"):
             found = tuple(found) if isinstance(found, list | tuple) else (found,)
         return self.result(found)
+
+
+def decision(argument: str, view: Callable[[Any, datetime], View]) -> Callable[..., Operation]:
+    """What makes the operations by which an approver decides on the request in `argument`."""
+    return partial(
+        Operation, view=view, effect=Effect.DECIDE, role=Role.APPROVER, arguments=(argument,)
+    )
+
+
+def answer_of(decided_by: str, reason: str) -> str:
+    """Who decided and why, in one line; empty where nobody has."""
+    return f"{decided_by}: {reason}".rstrip(": ") if decided_by else ""
 
 
 def load(name: str) -> Callable[..., Any]:

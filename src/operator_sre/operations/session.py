@@ -58,7 +58,7 @@ def _table(found: SessionList, now: datetime) -> View:
         for one in found.sessions
     ]
     head = ("agent", "level", "score", "state", "deeds")
-    return [Table(head, rows, "No agent has done anything lately.")]
+    return [Table(head, rows, "No agent has acted recently.")]
 
 
 def _details(found: SessionDocument, now: datetime) -> View:

@@ -102,9 +102,7 @@ OPERATIONS = (
         call="operator_sre.app.silences.list_silences",
         view=_table,
         route=Route("GET", "/v1/silences", "list_silences"),
-        tool=Tool(
-            "list_silences", "List silences", "What is broken and opens no ticket, for a while."
-        ),
+        tool=Tool("list_silences", "List silences", "Lists silences and open maintenance windows."),
         slow=True,
     ),
     Operation(

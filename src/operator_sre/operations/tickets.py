@@ -254,7 +254,7 @@ def _moved(found: TicketDocument, now: datetime) -> View:
     lines = [f"Ticket {ticket.id} is {_state(ticket, now)}."]
     if ticket.state == "closed":
         quiet = f"operator silences add --subject {ticket.subject} --target {ticket.target}"
-        lines.append(f"What is still broken opens a new one, unless it is silent: {quiet}")
+        lines.append(f"Anything still broken opens a new ticket. To prevent that: {quiet}")
     return lines
 
 
@@ -290,7 +290,7 @@ OPERATIONS = (
         tool=Tool(
             "list_tickets",
             "List tickets",
-            "What is or was broken, the most urgent and oldest first.",
+            "Lists tickets, the most severe and oldest first.",
             HELD_BY,
         ),
         examples=("operator tickets list --state open --subject shop",),

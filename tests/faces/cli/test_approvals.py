@@ -78,7 +78,7 @@ def test_an_answer_to_what_was_seen_before_is_refused(home: Home) -> None:
     _asked(home, needed=2, risk=Risk.CRITICAL)
     first = home.run("approvals", "approve", "a1", "--seen", "1")
     assert first.code == 0
-    assert "It needs 1 more: somebody else" in first.out
+    assert "It needs 1 more approval from another person" in first.out
     again = Bad("approvals approve a1", 1, rf"'{ME}' has said yes .*2 different people")
     one_sentence(home.run(*again.line.split()), again)
     older = Bad("approvals reject a1 --seen 1", 1, r"changed since you looked.*approvals show a1")

@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "PICTURES", "Story", "config_at", "incognito", "main", "story"]
 
 FOLDER = Path(__file__).parents[3] / "docs" / "web"
-# What there is a picture of, and what it shows to those who cannot see it.
+# Every picture, with its alternative text.
 PICTURES = {
-    "sign-in": "Signing in, by a token",
-    "overview": "The overview while something is broken: health, tickets, what waits, who works",
+    "sign-in": "Sign in with a token",
+    "overview": "The overview during an incident: health, tickets, pending approvals, agents",
     "overview-phone": "The overview on a phone",
-    "overview-dark": "The overview in the dark",
-    "ticket": "A ticket as it goes on: what was seen, thought, asked and judged",
-    "approval": "A request: the exact command, what it may do, and how long it waits",
-    "approval-phone": "A request on a phone, with the answer one tap away",
-    "resolved": "The ticket when it is over: the repair, and the proof",
-    "tickets": "All tickets, with filters",
-    "history": "Every command that ran or was refused",
-    "audit": "The ledger, entry by entry",
-    "terminal": "A command, judged while it is typed",
-    "policy": "The rules, with their examples",
-    "subjects": "Subjects, and what is kept quiet",
-    "subject": "One subject: its invariants, and how its readings moved",
-    "evals": "A campaign, as it was measured",
-    "settings": "Tokens, notifiers, models, and secrets by their names",
-    "kill-switch": "The kill switch, and what it asks before it stops everything",
+    "overview-dark": "The overview in dark mode",
+    "ticket": "A ticket: diagnosis, pending approval, evidence, commands and timeline",
+    "approval": "An approval request: the exact command, its effects and the time left",
+    "approval-phone": "An approval request on a phone",
+    "resolved": "A resolved ticket: the repair and its proof",
+    "tickets": "The ticket list, with filters",
+    "history": "The command history",
+    "audit": "The audit log",
+    "terminal": "A command, judged as it is typed",
+    "policy": "The policy rules, with their examples",
+    "subjects": "Subjects and silences",
+    "subject": "One subject: its invariants and readings",
+    "evals": "The results of a campaign",
+    "settings": "Tokens, notifications, models and secrets",
+    "kill-switch": "The kill switch and its confirmation",
 }
 # The same on every machine, because commands name the home.
 HOME = Path("/tmp/operator-web")
