@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from operator_sre.processes.runner import launching as _launching
+from operator_sre.processes.runner import launcher as _launching
 from tests.audit import watch
 from tests.e2e import warm
 from tests.leaks import LeaksPlugin

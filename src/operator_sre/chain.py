@@ -110,11 +110,20 @@ def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> 
     if body is None:
         return Entry(seq, _NEVER, Kind.PURGED, {}, None, "", Actor(), *links)
     try:
-        one = _STORED.decode(body)
+        stored = _STORED.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # perhaps only a lone surrogate
     else:
-        return Entry(one.seq, one.at, one.kind, one.payload, one.ticket, one.run, one.actor, *links)
+        return Entry(
+            stored.seq,
+            stored.at,
+            stored.kind,
+            stored.payload,
+            stored.ticket,
+            stored.run,
+            stored.actor,
+            *links,
+        )
     record = record_from(bytes(body))
     return Entry(
         seq=record["seq"],

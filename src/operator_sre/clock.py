@@ -21,6 +21,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        import asyncio  # whoever only asks for the time starts without it
+        import asyncio  # reading the time does not need it
 
         await asyncio.sleep(seconds)

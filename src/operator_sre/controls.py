@@ -105,7 +105,7 @@ class Controls:
         from operator_sre.executor.transports.shells import HERE, Shells
 
         known = known_from(ticket, self.targets(), target=action.target)
-        found = await self.registry.proposed(action, known)
+        found = await self.registry.propose(action, known)
         if isinstance(found, Invalid):
             return found.result
         if refusal := self.refuse_unknown_target(found):
@@ -122,14 +122,20 @@ class Controls:
     def refuse_unknown_target(self, action: Action) -> Result | None:
         """The refusal of an action that names a target which the subject does not have."""
         tool = self.registry.get(action.tool)
-        names = [one.name for one in tool.spec.parameters if one.infers == TARGET] if tool else []
+        names = (
+            [parameter.name for parameter in tool.spec.parameters if parameter.infers == TARGET]
+            if tool
+            else []
+        )
         wanted = [str(action.arguments[name]) for name in names if action.arguments.get(name)]
         known = [target.name for target in self.subject.targets()] if wanted else []
         subject = self.subject.name
         for name in wanted:
             if name not in {*known, subject}:
                 # A subject may have found a name outside, and a sentence in it must not instruct.
-                plain = [one for one in known if _PLAIN_NAME.fullmatch(one)][:TARGETS_NAMED_MAX]
+                plain = [parameter for parameter in known if _PLAIN_NAME.fullmatch(parameter)][
+                    :TARGETS_NAMED_MAX
+                ]
                 why = (
                     f"Refused: {subject!r} has no target {name[:NAME_CHARS_MAX]!r}."
                     f" Its targets: {', '.join(plain) or 'none'}."

@@ -47,19 +47,17 @@ def why_not_confined() -> str:
     if sys.platform != "linux":
         return "only Linux confines commands"
     if os.uname().machine not in MACHINES:
-        return f"no filter of system calls is known for {os.uname().machine}"
+        return f"there is no system call filter for {os.uname().machine}"
     if landlock_abi() < ABI_MIN:
-        return (
-            "the kernel has no Landlock (Linux 5.13 and newer have it, unless it is switched off)"
-        )
+        return "the kernel has no Landlock (Linux 5.13 and later have it, unless it is disabled)"
     try:
         actions = _ACTIONS.read_text().split()
     except OSError:
         actions = []
     if "user_notif" not in actions:
-        return "the kernel's filter of system calls cannot ask"
+        return "the kernel's seccomp has no user notification"
     if not _takes_descriptors():
-        return "this process may not take descriptors of its children (a container without ptrace)"
+        return "this process may not copy descriptors of its children (a container without ptrace)"
     return ""
 
 
@@ -75,7 +73,7 @@ def why_not_covered() -> str:
         os._exit(0 if is_done else 1)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
         return ""
-    return "this user may not have a view of the files of its own (no user namespaces)"
+    return "this user may not create mount namespaces (no user namespaces)"
 
 
 def enforced_here() -> list[str]:

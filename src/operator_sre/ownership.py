@@ -108,7 +108,7 @@ def is_open(
 
 
 def is_private_group(gid: int, user: int) -> bool:
-    """True for a group in which there is nobody but the user and root."""
+    """True for a group with no members but the user and root."""
     import grp
     import pwd
 
@@ -120,11 +120,11 @@ def is_private_group(gid: int, user: int) -> bool:
         name = pwd.getpwuid(user).pw_name
     except KeyError:
         name = ""  # a container may run as a number without a name
-    primary: Iterable[str] = (one.pw_name for one in pwd.getpwall() if one.pw_gid == gid)
+    primary: Iterable[str] = (each.pw_name for each in pwd.getpwall() if each.pw_gid == gid)
     members = {*group.gr_mem, *primary}
     if members - {name, pwd.getpwuid(ROOT).pw_name}:
         return False
-    # Directories that list nobody cannot show who else is in a group that all of them share.
+    # Directories without a listing cannot show who else is in a shared group.
     return gid == ROOT or name in members or group.gr_name == name
 
 

@@ -101,7 +101,7 @@ async def test_what_was_begun_and_never_ended_is_unknown_and_not_repeated(tmp_pa
     }
     lost = outcomes[whole[mend].payload["permit"]]
     assert lost["outcome"] == "unknown"
-    assert "Look before you do it again" in lost["stderr"]
+    assert "Check its effect before you repeat it" in lost["stderr"]
     assert shop.mend.calls == []
     # It was not repaired, and this mind claims that it was: the proof says otherwise.
     assert ticket.state is TicketState.ESCALATED

@@ -37,7 +37,7 @@ DRAIN = Action("drain", {}, target="node-1")
 FILL = Action("fill", {"token": "hunter2"}, target="node-1")
 NO_TOKEN = replace(FILL, arguments={"token": "[REDACTED:token:01234567]"})
 TOO_LATE = Result(Outcome.CANCELLED, stderr="Not run.", data={LATE: True})
-CUT_OFF = Result(Outcome.CANCELLED, stderr="It was interrupted.")
+CUT_OFF = Result(Outcome.CANCELLED, stderr="The action was interrupted.")
 RAN = Result(Outcome.RAN, 0)
 
 

@@ -12,7 +12,7 @@ from operator_protocols.domain.entry import Entry
 from operator_sre.app.commands import Wanted, execute_command
 from operator_sre.app.history import RunningOutput, running_output
 from operator_sre.app.wiring import App
-from operator_sre.executor.growing import PIECES_MAX, Growing
+from operator_sre.executor.jobs import PIECES_MAX, JobOutput
 from tests.app.home import opened
 from tests.processes.waiting import eventually
 
@@ -52,7 +52,7 @@ async def test_much_of_it_comes_in_bounded_steps_and_in_order(tmp_path: Path) ->
     folder = tmp_path / "output" / "job"
     folder.mkdir(parents=True)
     heard = bytearray()
-    growing = Growing(tmp_path, "job", lambda number, data: heard.extend(data))
+    growing = JobOutput(tmp_path, "job", lambda number, data: heard.extend(data))
     assert growing.is_there
     assert growing.advance() is False
     data = bytes(range(256)) * 256 * (2 * PIECES_MAX + 1)

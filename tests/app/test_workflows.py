@@ -132,7 +132,7 @@ async def test_a_failure_is_taken_back_for_real(tmp_path: Path) -> None:
     with opened(tmp_path, mode="execute") as app:
         ended = await run_workflow(app, read_definition(app, definition))
         assert ended.state is WorkflowState.FAILED
-        assert ended.reason.endswith("taken back: make"), ended.reason
+        assert ended.reason.endswith("rolled back: make"), ended.reason
         assert ended.step("make").undone is WorkflowState.COMPLETED
         commands = [
             one.payload["action"]["arguments"]

@@ -41,7 +41,7 @@ def _registry(folder: Path) -> Registry:
 KNOWN = _registry(Path("/nonexistent"))
 NAMES = [spec.name for spec in KNOWN.specs]
 NEEDING = [spec.name for spec in KNOWN.specs if any(one.required for one in spec.parameters)]
-PREPARING = [name for name in NAMES if isinstance(KNOWN.named(name), Preparing)]
+PREPARING = [name for name in NAMES if isinstance(KNOWN.get_tool(name), Preparing)]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def registry(tmp_path: Path) -> Registry:
 
 @pytest.fixture(params=NAMES)
 def tool(request: pytest.FixtureRequest, registry: Registry) -> Tool:
-    return registry.named(request.param)
+    return registry.get_tool(request.param)
 
 
 def test_a_tool_describes_itself(tool: Tool) -> None:
@@ -69,7 +69,7 @@ def test_a_tool_describes_itself(tool: Tool) -> None:
 def test_what_takes_it_back_is_a_tool(tool: Tool, registry: Registry) -> None:
     spec = tool.spec
     assert spec.changes or (spec.undo, spec.reversible) == ("", False)
-    assert not spec.undo or (spec.reversible and registry.named(spec.undo).spec.changes)
+    assert not spec.undo or (spec.reversible and registry.get_tool(spec.undo).spec.changes)
 
 
 def test_what_is_not_required_has_a_default_that_fits(tool: Tool) -> None:

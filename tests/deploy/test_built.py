@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from operator_sre import __version__
-from operator_sre.executor.porter.owning import PART_LABEL
+from operator_sre.executor.porter.lab import PART_LABEL
 from tests.engines.base import Base, base_or_why
 from tests.engines.docker_keeper import Asking
 from tests.engines.dockerd import Engine, PrivateEngine, private_engine

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 import yaml
 
-from operator_sre.executor.porter.owning import PART_LABEL
+from operator_sre.executor.porter.lab import PART_LABEL
 from operator_sre.faces.cli.main import command_line
 from operator_sre.faces.cli.porter import PLACE
 

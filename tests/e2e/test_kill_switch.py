@@ -55,7 +55,7 @@ def test_a_command_of_another_process_is_gone_long_before_its_end(
     _switch_on(home, pids)
     eventually(lambda: not running.runs, "the executor's process goes on to its end")
     assert "cancelled:" in running.said
-    assert "The kill switch ended it" in running.said
+    assert "The kill switch stopped this action" in running.said
     (result,) = home.entries(Kind.TOOL_RESULT)
     assert result.payload["result"]["outcome"] == "cancelled"
     assert home.ask("kill-switch", "status")["switch"]["reason"] == "it must stop"

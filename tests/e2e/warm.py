@@ -288,13 +288,13 @@ def start_module(name: str, *words: str, err: int = 2) -> Piped | subprocess.Pop
 
 
 def fork_runner(runner: Requests, folder: Path) -> None:
-    """Start the runner of a folder as `launching._start` does, from one that is loaded already."""
+    """Start the runner of a folder as `launcher._start` does, from one that is loaded already."""
     from operator_sre.processes.control import base_environment
-    from operator_sre.processes.runner import launching
+    from operator_sre.processes.runner import launcher
     from operator_sre.processes.runner.places import LOG
 
     read, write = os.pipe()
-    words = [str(folder), "--idle-s", f"{launching.IDLE_S:g}", "--ready", "3"]
+    words = [str(folder), "--idle-s", f"{launcher.IDLE_S:g}", "--ready", "3"]
     environ = base_environment(os.environ)
     try:
         with (folder / LOG).open("ab") as output:
@@ -303,10 +303,10 @@ def fork_runner(runner: Requests, folder: Path) -> None:
             forked = runner.start(
                 *words, cwd=Path("/"), environ=environ, out=out, err=out, more=[write]
             )
-            forked.wait(launching.LAUNCH_S_MAX)
+            forked.wait(launcher.LAUNCH_S_MAX)
         os.close(write)
         write = -1
-        select.select([read], [], [], launching.LAUNCH_S_MAX)
+        select.select([read], [], [], launcher.LAUNCH_S_MAX)
     finally:
         for fd in (read, write):
             if fd >= 0:
@@ -324,10 +324,10 @@ def serve(program: str, number: int, runner: int | None) -> None:
     """Fork the program for each request, until there are no more."""
     _load(program)
     if runner is not None:
-        from operator_sre.processes.runner import launching
+        from operator_sre.processes.runner import launcher
 
         os.set_inheritable(runner, False)
-        launching._start = partial(fork_runner, Requests(socket.socket(fileno=runner)))
+        launcher._start = partial(fork_runner, Requests(socket.socket(fileno=runner)))
     gc.freeze()
     woken, wake = socket.socketpair()
     wake.setblocking(False)

@@ -324,10 +324,10 @@ def test_a_signal_is_a_signal_however_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        *((0, "succeeded (0)"), (1, "exit code 1"), (124, "took too long (124)")),
+        *((0, "succeeded (0)"), (1, "exit code 1"), (124, "timed out (124)")),
         *((126, "cannot be run (126)"), (127, "command not found (127)")),
-        *((130, "interrupted (130)"), (137, "killed (137)"), (143, "told to end (143)")),
-        *((152, "out of processor time (152)"), (138, "ended by SIGUSR1 (138)")),
+        *((130, "interrupted (130)"), (137, "killed (137)"), (143, "asked to stop (143)")),
+        *((152, "exceeded its CPU time (152)"), (138, "ended by SIGUSR1 (138)")),
         *((200, "exit code 200"), (255, "exit code 255"), (None, "no exit code")),
     ],
 )

@@ -65,7 +65,7 @@ async def test_a_docker_that_does_not_answer_is_not_waited_for(said: bytes, hang
     async with listening(says(said), hangs=hangs) as path:
         ended = await end_containers("home", Address(socket=path))
     assert ended.ended == ()
-    assert ended.note.startswith("docker did not answer: ")
+    assert ended.note.startswith("Docker did not answer: ")
 
 
 async def test_containers_that_stay_are_named() -> None:
@@ -77,4 +77,4 @@ async def test_containers_that_stay_are_named() -> None:
 
     async with listening(script) as path:
         ended = await end_containers("home", Address(socket=path))
-    assert ended == ContainersEnded(note=f"docker did not end {ID[:12]}")
+    assert ended == ContainersEnded(note=f"Docker did not remove {ID[:12]}")

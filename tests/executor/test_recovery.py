@@ -21,7 +21,7 @@ from operator_protocols.ports import Job
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.recovery import Recovery, abandoned
+from operator_sre.executor.recovery import Recovery, is_abandoned
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.gate import Gate, Policy
@@ -132,7 +132,7 @@ async def test_what_nobody_can_know_is_unknown(bench: _Bench) -> None:
     (result,) = (await bench.recovery.settle(wait_s=30)).values()
     assert result is not None
     assert result.outcome is Outcome.UNKNOWN
-    assert "Look before you do it again" in result.stderr
+    assert "Check its effect before you repeat it" in result.stderr
 
 
 async def test_a_typed_tool_is_unknown_once_its_programs_are_over(
@@ -157,7 +157,7 @@ async def test_what_another_machine_began_is_left_to_it(bench: _Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("initiator", "is_abandoned"),
+    ("initiator", "expected"),
     [
         (_origin(), False),
         (DEAD, True),
@@ -168,11 +168,11 @@ async def test_what_another_machine_began_is_left_to_it(bench: _Bench) -> None:
     ids=["alive", "dead", "restarted", "elsewhere", "unsaid"],
 )
 async def test_only_what_is_abandoned_is_looked_at(
-    bench: _Bench, initiator: Initiator | None, is_abandoned: bool
+    bench: _Bench, initiator: Initiator | None, expected: bool
 ) -> None:
     intent = await bench.begun(Action.shell("x"), initiator)
-    assert abandoned(intent, _origin()) is is_abandoned
-    assert bench.recovery.open() == ([intent] if is_abandoned else [])
+    assert is_abandoned(intent, _origin()) is expected
+    assert bench.recovery.open() == ([intent] if expected else [])
 
 
 async def test_a_command_that_takes_its_time_is_recorded_with_its_process(

@@ -1,4 +1,4 @@
-"""A virtual environment is entered by variables, and hides nothing of the system."""
+"""A virtual environment is entered by variables, and hides nothing ."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_one_that_hides_a_program_is_not_used(made: Path, tmp_path: Path) 
     (made / "bin" / "ls").chmod(0o755)
     outcome, code, out, error = await run("ls", made, tmp_path)
     assert (outcome, code, out) == (Outcome.REFUSED, None, "")
-    assert error == f"{made} would hide 'ls' of the system."
+    assert error == f"{made} would shadow the system's 'ls'."
 
 
 @pytest.mark.asyncio
@@ -110,7 +110,7 @@ async def test_one_that_others_may_change_is_not_used(made: Path, tmp_path: Path
         assert error == f"Other users may write to {str(path)!r}."
     assert not_ours(str(made)) == ""
     (made / "bin" / "gone").symlink_to(tmp_path / "nowhere")
-    assert "can be looked at" in not_ours(str(made))
+    assert "cannot be read" in not_ours(str(made))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -185,7 +185,7 @@ async def test_a_failure_is_taken_back_the_last_first(bench: Bench) -> None:
     ended = await bench.carried()
     assert bench.acted == ["a/1", "b/1", "c/1", "d/1", "b/undo", "a/undo"]
     assert ended.state is WorkflowState.FAILED
-    assert ended.reason == "step d: exit 1: no; taken back: b, a; has no undo: c"
+    assert ended.reason == "step d: exit 1: no; rolled back: b, a; has no undo: c"
     assert bench.states() == ["completed", "completed", "completed", "failed", "cancelled"]
     assert ended.step("b").undone is WorkflowState.COMPLETED
 
@@ -196,7 +196,7 @@ async def test_taking_back_stops_where_it_fails(bench: Bench) -> None:
     await bench.given(_step("a", undo=undo), _step("b", "a", undo=undo), _step("c", "b"))
     ended = await bench.carried()
     assert bench.acted[-1] == "b/undo"
-    assert "step b could not be taken back (exit 1: no), and left as they are: a" in ended.reason
+    assert "step b could not be rolled back (exit 1: no), and left as they are: a" in ended.reason
     assert ended.step("b").undone is WorkflowState.FAILED
 
 
@@ -227,8 +227,8 @@ async def test_data_is_passed_on_and_what_cannot_be_fails_the_step_behind(bench:
     await bench.given(_step("a"), wants)
     ended = await bench.carried()
     assert bench.acted == ["a/1"]
-    assert ended.reason.startswith("step b: refused: step 'a' passes on no stdout.")
-    assert "was cut" in ended.step("a").reason
+    assert ended.reason.startswith("step b: refused: step 'a' has no stdout to pass on.")
+    assert "was truncated" in ended.step("a").reason
 
 
 async def test_what_a_crash_interrupted_is_looked_up_and_not_begun_again(bench: Bench) -> None:
@@ -304,7 +304,7 @@ async def test_taking_back_goes_on_after_a_crash_where_it_was(bench: Bench) -> N
     bench.recorded[back] = OK
     ended = await bench.carried()
     assert bench.acted == ["a/undo"]
-    assert "taken back: b, a" in ended.reason
+    assert "rolled back: b, a" in ended.reason
 
 
 async def test_cancelling_ends_what_runs_and_begins_no_more(bench: Bench) -> None:
@@ -332,7 +332,7 @@ async def test_cancelling_takes_back_only_when_told_to(bench: Bench) -> None:
     ended = await bench.carried()
     assert bench.acted == ["a/undo"]
     assert (ended.state, ended.reason) == (
-        *(WorkflowState.CANCELLED, "cancelled by ada; taken back: a"),
+        *(WorkflowState.CANCELLED, "cancelled by ada; rolled back: a"),
     )
 
 
@@ -346,7 +346,7 @@ async def test_a_claim_that_is_lost_ends_the_work_without_a_word(bench: Bench) -
     other = await bench.store.workflow_claims.claim("other", lease_s=30.0, late_s_max=600.0)
     assert other is not None
     bench.clock.advance(LEASE_S / 3)
-    with pytest.raises(ConflictError, match="changed hands"):
+    with pytest.raises(ConflictError, match="another process"):
         await work
     assert bench.interrupted == ["a"]
     assert bench.states() == ["in_progress"]
@@ -372,13 +372,13 @@ async def test_what_redaction_took_away_is_not_passed_on(bench: Bench) -> None:
     await bench.given(_step("a"), wants)
     await bench.carried()
     entries = list(bench.store.entries.after(0, limit=99, run=bench.record.id))
-    assert Progress.of(entries).passed()["a"].stdout == "password"
+    assert Progress.of(entries).passed_data()["a"].stdout == "password"
     for at, entry in enumerate(entries):
         note = entry.payload.get("note")
         if note and note["passed"]:
             redacted = {**note, "passed": {**note["passed"], "stdout": "***"}}
             entries[at] = replace(entry, payload={"note": redacted})
-    assert Progress.of(entries).passed()["a"].stdout is None
+    assert Progress.of(entries).passed_data()["a"].stdout is None
     record = entries[0].payload["record"]
     other = {**record, "workflow": {**record["workflow"], "name": "***"}}
     entries[0] = replace(entries[0], payload={"record": other})

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.workflow import Passed, Workflow, WorkflowStep
-from operator_sre.executor.workflows.quoting import HOLE, line_trouble, quoted, words_trouble
+from operator_sre.executor.workflows.quotes import HOLE, line_trouble, quote, words_trouble
 from operator_sre.executor.workflows.references import (
     PASSED_BYTES_MAX,
     SAMPLE,
     Reference,
     action_mistakes,
-    inserted,
+    insert_data,
     passed_on,
     references_of,
-    sampled,
+    with_samples,
 )
 from tests.every import every
 
@@ -93,7 +93,7 @@ def _bash(line: str, folder: str) -> subprocess.CompletedProcess[bytes]:
 def _filled(template: str, text: str) -> str:
     action = Action.shell(template)
     assert action_mistakes(action) == []
-    made = inserted(action, {"a": Passed(stdout=text)})
+    made = insert_data(action, {"a": Passed(stdout=text)})
     assert isinstance(made, Action), made
     return made.command
 
@@ -125,7 +125,7 @@ def test_a_line_in_which_data_could_be_code_is_refused(pieces: list[str], text: 
     action = Action.shell(template)
     if action_mistakes(action):
         return
-    made = inserted(action, {"a": Passed(stdout=text)})
+    made = insert_data(action, {"a": Passed(stdout=text)})
     if isinstance(made, str):
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -136,8 +136,8 @@ def test_a_line_in_which_data_could_be_code_is_refused(pieces: list[str], text: 
 @every(
     ("line", "says"),
     [
-        (f"echo '{HOLE}'", "inside of quotes"),
-        (f'echo "{HOLE}"', "inside of quotes"),
+        (f"echo '{HOLE}'", "inside quotes"),
+        (f'echo "{HOLE}"', "inside quotes"),
         (f"echo \\{HOLE}", "backslash"),
         (f"echo ${HOLE}", "may be code"),
         (f"echo $(echo {HOLE})", "may be code"),
@@ -145,9 +145,9 @@ def test_a_line_in_which_data_could_be_code_is_refused(pieces: list[str], text: 
         (f"cat <<E\n{HOLE}\nE", "may be code"),
         (f"echo {{a,{HOLE}}}", "braces"),
         (f"echo x # {HOLE}", "comment"),
-        (HOLE, "which program"),
+        (HOLE, "name of the program"),
         (f"x={HOLE} ls", "variable"),
-        (f"$CMD {HOLE}", "depends on the moment"),
+        (f"$CMD {HOLE}", "is known only at run time"),
         (f"eval {HOLE}", "as code"),
         (f"true; bash -c {HOLE}", "as code"),
         (f"env FOO=1 bash -c {HOLE}", "as code"),
@@ -159,9 +159,9 @@ def test_a_line_in_which_data_could_be_code_is_refused(pieces: list[str], text: 
         (f"python3 -c {HOLE}", "as code"),
         (f"awk {HOLE} f", "as code"),
         (f"sed -e {HOLE} f", "as code"),
-        (f"echo 'x {HOLE}", "inside of quotes"),
+        (f"echo 'x {HOLE}", "inside quotes"),
         ("echo 'x", "not closed"),
-        (f"if {HOLE}; then ls; fi", "which program"),
+        (f"if {HOLE}; then ls; fi", "name of the program"),
     ],
 )
 def test_places_where_data_would_be_code(line: str, says: str) -> None:
@@ -188,14 +188,14 @@ def test_places_where_data_is_an_argument(line: str) -> None:
 
 def test_words_without_a_shell_take_data_anywhere_but_first() -> None:
     assert words_trouble(["echo", f"a'{HOLE}\"b"]) == ""
-    assert "which program" in words_trouble([HOLE, "x"])
+    assert "name of the program" in words_trouble([HOLE, "x"])
     assert "as code" in words_trouble(["bash", "-c", f"echo {HOLE}"])
     assert words_trouble([]) != ""
 
 
 def test_a_quote_is_a_quote_even_where_none_is_needed() -> None:
-    assert quoted("2") == "'2'"
-    assert quoted("it's") == "'it'\"'\"'s'"
+    assert quote("2") == "'2'"
+    assert quote("it's") == "'it'\"'\"'s'"
 
 
 def test_an_argument_that_is_nothing_but_a_reference_keeps_its_type() -> None:
@@ -210,7 +210,7 @@ def test_an_argument_that_is_nothing_but_a_reference_keeps_its_type() -> None:
     action = Action("tool", wanted, target="${steps.a.stdout}")
     names = ["stdout", "exit_code", "data.pid", "data.pid", "stdout", "stdout"]
     assert [one.name for one in references_of(action)] == names
-    made = inserted(action, {"a": Passed(stdout="node-1", exit_code=3, data={"pid": 42})})
+    made = insert_data(action, {"a": Passed(stdout="node-1", exit_code=3, data={"pid": 42})})
     assert isinstance(made, Action)
     assert made.target == "node-1"
     assert made.arguments == {
@@ -225,16 +225,16 @@ def test_an_argument_that_is_nothing_but_a_reference_keeps_its_type() -> None:
 
 def test_a_program_without_a_shell_gets_text_as_it_is() -> None:
     action = Action.program(["echo", f"<{REFERENCE}>"])
-    made = inserted(action, {"a": Passed(stdout="$(x) '")})
+    made = insert_data(action, {"a": Passed(stdout="$(x) '")})
     assert isinstance(made, Action)
     assert made.argv == ("echo", "<$(x) '>")
 
 
 def test_what_was_never_said_is_not_made_up() -> None:
     action = Action.shell("echo ${steps.a.data.pid}")
-    assert inserted(action, {"a": Passed()}) == "step 'a' passes on no data.pid."
-    assert inserted(action, {}) == "step 'a' passes on no data.pid."
-    nul = inserted(Action.shell(f"echo {REFERENCE}"), {"a": Passed(stdout="a\0b")})
+    assert insert_data(action, {"a": Passed()}) == "step 'a' has no data.pid to pass on."
+    assert insert_data(action, {}) == "step 'a' has no data.pid to pass on."
+    nul = insert_data(Action.shell(f"echo {REFERENCE}"), {"a": Passed(stdout="a\0b")})
     assert isinstance(nul, str)
     assert "NUL" in nul
 
@@ -242,14 +242,14 @@ def test_what_was_never_said_is_not_made_up() -> None:
 def test_a_reference_that_is_none_is_a_mistake() -> None:
     for bad in ("${steps.a}", "${steps.a.output}", "${ steps.a.stdout }", "${steps..stdout}"):
         (mistake,) = action_mistakes(Action.shell(f"echo {bad}"))
-        assert "no reference" in mistake
-    assert action_mistakes(Action.shell("echo \0")) == ["there is a NUL in it"]
+        assert "not a valid reference" in mistake
+    assert action_mistakes(Action.shell("echo \0")) == ["it contains a NUL byte"]
 
 
 def test_an_action_is_looked_at_with_a_harmless_word() -> None:
-    assert sampled(Action.shell(f"echo {REFERENCE}")).command == f"echo '{SAMPLE}'"
+    assert with_samples(Action.shell(f"echo {REFERENCE}")).command == f"echo '{SAMPLE}'"
     untouched = Action.shell("echo $HOME")
-    assert sampled(untouched) is untouched
+    assert with_samples(untouched) is untouched
     assert Reference("a", "exit_code", "").value_of(Passed(exit_code=0)) == 0
 
 
@@ -270,5 +270,5 @@ def test_what_was_cut_or_is_too_large_is_not_passed_on() -> None:
     workflow = _workflow(f"echo {REFERENCE}")
     cut = passed_on(workflow, "a", Result(Outcome.RAN, 0, "x", truncated=True))
     large = passed_on(workflow, "a", Result(Outcome.RAN, 0, "x" * (PASSED_BYTES_MAX + 1)))
-    assert "cut" in str(cut)
+    assert "truncated" in str(cut)
     assert str(PASSED_BYTES_MAX) in str(large)

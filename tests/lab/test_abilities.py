@@ -30,7 +30,7 @@ from operator_protocols.ports import (
     Pause,
     Slow,
 )
-from operator_sre.processes.identity import alive, paused, process_of, tree_of
+from operator_sre.processes.identity import alive, is_paused, process_of, tree_of
 from tests.lab.town import TOWN, port_of, process_of_target, status_of, target_of
 from tests.processes.waiting import eventually
 
@@ -101,7 +101,7 @@ async def test_what_needs_a_running_target_says_so(town: Rig) -> None:
 async def test_hurt_is_seen_in_the_world_whoever_did_it(town: Rig) -> None:
     process = process_of_target(town, "elm")
     os.kill(process.pid, signal.SIGSTOP)
-    await eventually(lambda: paused(process))
+    await eventually(lambda: is_paused(process))
     assert town.damage("elm") == {Ability.PAUSE}
     os.kill(process.pid, signal.SIGCONT)
     await eventually(lambda: town.damage("elm") == frozenset())

@@ -23,7 +23,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
-from operator_sre.executor.sandbox.box import refused
+from operator_sre.executor.sandbox.box import refusal
 from operator_sre.executor.scripts import SIZE_CHARS_MAX
 from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.models.reasoner import Reasoner
@@ -105,7 +105,7 @@ async def test_a_blank_in_a_map_without_a_reading_is_no_remedy() -> None:
 async def test_without_a_sandbox_or_after_a_failure_the_typed_tool_is_next() -> None:
     told = _brief(IN_RIG)
     action = await _wanted(told, [])
-    steps = [Step(Act(action), refused("No sandbox can be made here."), seq=1)]
+    steps = [Step(Act(action), refusal("No sandbox can be made here."), seq=1)]
     first = await Reasoner().answer(Ask(told, tuple(steps), Budget()))
     assert "No sandbox can be made here." in first.reasoning
     assert (await _wanted(told, steps)).tool == UPDATE_LIMIT.name

@@ -53,7 +53,7 @@ async def supervise(tmp_path: Path) -> AsyncIterator[Supervise]:
     yield start
     for directory, launched in started:
         await reap(directory, grace_s=GRACE_S)
-        await launched.gone(5.0)
+        await launched.wait_until_gone(5.0)
     left = processes_in(tmp_path)
     for pid in left:
         os.kill(pid, signal.SIGKILL)

@@ -49,7 +49,7 @@ async def _raw(control: Control, line: bytes) -> Reply:
         (b"[]\n", "cannot be read"),
         (b'{"command": "status", "surprise": 1}\n', "cannot be read"),
         (b"\xff\xfe\n", "cannot be read"),
-        (b'{"command": "reboot"}\n', "no command 'reboot'"),
+        (b'{"command": "reboot"}\n', "Unknown supervisor command 'reboot'"),
         (b"x" * 10_000 + b"\n", "longer than 4096 bytes"),
     ],
 )
@@ -97,7 +97,7 @@ async def test_without_a_supervisor_the_error_says_so(tmp_path: Path) -> None:
 async def test_a_detached_supervisor_that_is_let_go_goes_on(supervise: Supervise) -> None:
     control = await supervise(a=SLEEP)
     before = await control.status()
-    await Launched(before.supervisor).gone(0.0)
+    await Launched(before.supervisor).wait_until_gone(0.0)
     assert await control.status() == before
 
 
@@ -107,7 +107,7 @@ def test_state_survives_the_file(tmp_path: Path) -> None:
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
     assert read_state(tmp_path / "none") is None
-    with pytest.raises(RigError, match="no process 'c'"):
+    with pytest.raises(RigError, match="Unknown process 'c'"):
         state.child("c")
 
 

@@ -21,7 +21,7 @@ from operator_sre.processes.identity import (
     boot_time,
     born_now,
     descendants,
-    paused,
+    is_paused,
     process_of,
     row_of,
     rows,
@@ -97,12 +97,12 @@ def test_a_clock_that_was_set_does_not_make_a_stranger(apart_s: float) -> None:
 async def test_a_stopped_process_is_paused_and_alive(sleeper: subprocess.Popen[bytes]) -> None:
     process = process_of(sleeper.pid)
     assert process is not None
-    assert not paused(process)
+    assert not is_paused(process)
     assert send(process, signal.SIGSTOP)
-    await eventually(lambda: paused(process))
+    await eventually(lambda: is_paused(process))
     assert alive(process)
     send(process, signal.SIGCONT)
-    await eventually(lambda: not paused(process))
+    await eventually(lambda: not is_paused(process))
 
 
 def test_brackets_and_spaces_in_a_name_do_not_confuse(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from operator_protocols.errors import RigError
 from operator_sre.processes.control import launch
 from operator_sre.processes.files import write_atomically
-from operator_sre.processes.identity import alive, paused, process_of
+from operator_sre.processes.identity import alive, is_paused, process_of
 from operator_sre.processes.nursery import SIGNALS
 from operator_sre.processes.supervision import (
     SUPERVISE_FILE,
@@ -124,14 +124,16 @@ async def test_start_first_ends_what_an_earlier_life_left(supervise: Supervise) 
 @pytest.mark.asyncio
 async def test_only_the_listed_signals_are_sent(supervise: Supervise) -> None:
     control = await supervise(a=SLEEP)
-    with pytest.raises(RigError, match="'USR1' is not one of CONT, HUP, KILL, STOP, TERM"):
+    with pytest.raises(
+        RigError, match=r"'USR1' is not allowed. Use one of CONT, HUP, KILL, STOP, TERM"
+    ):
         await control.signal("a", "USR1")
     assert sorted(SIGNALS) == ["CONT", "HUP", "KILL", "STOP", "TERM"]
     process = process_of_child(control, "a")
     await control.signal("a", "STOP")
-    await eventually(lambda: paused(process))
+    await eventually(lambda: is_paused(process))
     await control.signal("a", "CONT")
-    await eventually(lambda: not paused(process))
+    await eventually(lambda: not is_paused(process))
     await control.signal("a", "TERM")
     await exited(control, "a")
     with pytest.raises(RigError, match="not running"):

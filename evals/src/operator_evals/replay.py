@@ -109,7 +109,7 @@ class World:
     async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
         """The action as it was done then, or a sentence for what nobody has asked."""
         known = known_from(ticket, self.targets(), target=action.target)
-        proposed = await self._registry.proposed(action, known)
+        proposed = await self._registry.propose(action, known)
         if isinstance(proposed, Invalid):
             return proposed.result
         found = self._find(proposed)

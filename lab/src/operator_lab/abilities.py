@@ -19,7 +19,7 @@ from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Ability
 from operator_sre.processes.control import Control
-from operator_sre.processes.identity import alive, paused
+from operator_sre.processes.identity import alive, is_paused
 from operator_sre.processes.supervision import ChildState, Supervision
 
 __all__ = ["Breakable"]
@@ -50,7 +50,7 @@ class Breakable(Handle):
         """Freeze a target by SIGSTOP; its port still accepts, nobody answers."""
         process = self._running(target)
         await self._control.signal(target, "STOP")
-        await self._until(lambda: paused(process), f"{target!r} does not stop")
+        await self._until(lambda: is_paused(process), f"{target!r} does not stop")
 
     async def resume(self, target: str) -> Process:
         """Wake a paused target and wait until it answers."""
@@ -175,14 +175,14 @@ class Breakable(Handle):
             is_limited = limits.is_lowered(process, manifest.supervisor)
         seen = {
             Ability.KILL: process is None,
-            Ability.PAUSE: process is not None and paused(process),
+            Ability.PAUSE: process is not None and is_paused(process),
             Ability.FILL: is_filled,
             Ability.LIMIT: is_limited,
             Ability.OCCUPY: there and (process is None or listens(process, port) is False),
         }
         found = {ability for ability, is_so in seen.items() if is_so}
         links = self._process(LINKS) if manifest.links else None
-        if manifest.links and (links is None or paused(links)):
+        if manifest.links and (links is None or is_paused(links)):
             # Nothing passes when nobody passes it on.
             found |= {Ability.CUT} if spec.linked else set()
         elif manifest.links:

@@ -134,7 +134,7 @@ class Crew:
     async def down(self) -> None:
         """End all of them, politely first; also twice."""
         await _end(self._directory)
-        await self._launched.gone(HELD_S_MAX)
+        await self._launched.wait_until_gone(HELD_S_MAX)
 
 
 def _make(directory: Path, files: Mapping[str, str]) -> None:

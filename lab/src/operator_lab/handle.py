@@ -12,7 +12,7 @@ from pathlib import Path
 from operator_lab.manifest import HOST, LINKS, LOAD, Layout, Manifest, read_manifest
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.errors import NotFoundError, RigError
-from operator_sre.processes.identity import alive, paused
+from operator_sre.processes.identity import alive, is_paused
 from operator_sre.processes.supervision import Child, ChildState, read_state
 
 __all__ = ["Handle", "ProcessStatus", "RigStatus", "RunState", "manifest_of"]
@@ -189,4 +189,4 @@ def _state_of(child: Child) -> RunState:
         return RunState.NEW if child.state is ChildState.NEW else RunState.EXITED
     if not alive(child.process):
         return RunState.EXITED
-    return RunState.PAUSED if paused(child.process) else RunState.RUNNING
+    return RunState.PAUSED if is_paused(child.process) else RunState.RUNNING

@@ -78,7 +78,7 @@ class Rig(Breakable):
         """End everything and remove the directory; also when the supervisor is dead, also twice."""
         await retire(self.directory)
         if self._launched is not None:
-            await self._launched.gone(HELD_S_MAX)
+            await self._launched.wait_until_gone(HELD_S_MAX)
 
 
 class Make(StrEnum):

@@ -313,7 +313,7 @@ async def _start_load(directory: Path) -> None:
 
 async def _abandon(directory: Path, launched: Launched) -> None:
     await _end(directory)
-    await launched.gone(HELD_S_MAX)
+    await launched.wait_until_gone(HELD_S_MAX)
 
 
 async def _end(directory: Path) -> None:

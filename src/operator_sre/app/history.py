@@ -40,7 +40,7 @@ from operator_sre.ledger.history.venvs import VenvViolation, venv_of, venv_viola
 
 if TYPE_CHECKING:
     # Whoever only reads the history starts without what runs and judges commands.
-    from operator_sre.executor.growing import Growing
+    from operator_sre.executor.jobs import JobOutput
 
 __all__ = [
     "CommandView",
@@ -91,7 +91,7 @@ class CommandView:
 class RunningOutput:
     """The output of a command that another process has started, as it comes, without secrets."""
 
-    def __init__(self, growing: Growing, live: LiveOutput) -> None:
+    def __init__(self, growing: JobOutput, live: LiveOutput) -> None:
         self._growing = growing
         self._live = live
 
@@ -260,13 +260,13 @@ def running_output(
     app: App, seq: int, show: Callable[[int, bytes], bool | None]
 ) -> RunningOutput | None:
     """Follow the command that began with this entry; None when none did."""
-    from operator_sre.executor.growing import Growing
+    from operator_sre.executor.jobs import JobOutput
 
     entry = app.store.entries.get(seq)
     if entry is None or entry.kind is not Kind.TOOL_CALL:
         return None
     live = LiveOutput(open_redactor(app.config), show)
-    growing = Growing(app.running.folder, str(entry.payload["permit"]), live.feed)
+    growing = JobOutput(app.running.folder, str(entry.payload["permit"]), live.feed)
     return RunningOutput(growing, live)
 
 

@@ -14,7 +14,7 @@ from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
 from operator_sre.controls import MACHINE, Controls
-from operator_sre.executor.tools.parameters import Invalid, parsed
+from operator_sre.executor.tools.parameters import Invalid, parse_pairs
 from operator_sre.executor.tools.registry import known_from, state_of
 from operator_sre.gate.policy import Decision
 
@@ -59,7 +59,7 @@ def show_tool(app: App, tool: str, subject: str = "") -> Offered:
     """One of them; an unknown name is told with the nearest."""
     (name,) = app.choose([subject]) if subject else (MACHINE,)
     controls = app.controls(name)
-    return _view_tool(controls.registry.named(tool).spec, controls)
+    return _view_tool(controls.registry.get_tool(tool).spec, controls)
 
 
 async def propose_call(app: App, call: Call) -> Wanted:
@@ -70,8 +70,8 @@ async def propose_call(app: App, call: Call) -> Wanted:
         target=call.target,
     )
     _, controls = controls_for(app, wanted)
-    spec = controls.registry.named(call.tool).spec
-    given, errors = parsed(spec, call.pairs)
+    spec = controls.registry.get_tool(call.tool).spec
+    given, errors = parse_pairs(spec, call.pairs)
     for name, value in (call.document or {}).items():
         if name in given:
             errors.append(f"{name!r} is there twice.")
@@ -79,7 +79,7 @@ async def propose_call(app: App, call: Call) -> Wanted:
     # The values have any type as yet; what is no Argument is told by the validation.
     action = replace(wanted.action, arguments=given)  # type: ignore[arg-type]
     known = known_from(targets=controls.targets(), target=call.target)
-    found = await controls.registry.proposed(action, known)
+    found = await controls.registry.propose(action, known)
     if isinstance(found, Invalid) or errors:
         wrong = found.errors if isinstance(found, Invalid) else ()
         told = Invalid(call.tool, (*errors, *wrong)).sentence

@@ -47,7 +47,7 @@ from operator_sre.executor.workflows import Carrier, StepAction, StepResult, ord
 from operator_sre.executor.workflows.carrier import LEASE_S
 from operator_sre.executor.workflows.places import FILE_BYTES_MAX, parse_document
 from operator_sre.executor.workflows.progress import Progress
-from operator_sre.executor.workflows.references import references_of, sampled
+from operator_sre.executor.workflows.references import references_of, with_samples
 from operator_sre.gate import Way
 from operator_sre.pipeline import Request, WhenBusy, act
 
@@ -175,7 +175,7 @@ def foresee_workflow(app: App, workflow: Workflow) -> tuple[StepOutlook, ...]:
     order = order_of({step.id: step.depends_on for step in workflow.steps})
     found: list[StepOutlook] = []
     for step in map(workflow.step, order):
-        verdict = gate.judge(sampled(step.action), record.requester)
+        verdict = gate.judge(with_samples(step.action), record.requester)
         course = gate.foresee(verdict, record.requester, subject=subject)
         waits = bool(references_of(step.action))
         told = (verdict.level, verdict.risk, course.way, course.why or verdict.explanation)

@@ -1,4 +1,4 @@
-"""Why a command failed: by its exit status and its errno first, by what it said last."""
+"""Why a command failed: by exit status and errno first, by the text on stderr last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operator_protocols.domain.category import FailureCategory
 __all__ = ["category_of", "named_exit"]
 
 CANNOT_RUN, NOT_FOUND, BY_SIGNAL, LOST = 126, 127, 128, 255
-# Only the end of what was said is read, and of each line only so much of its end.
+# Only the end of stderr is read, and only the end of each line.
 TEXT_CHARACTERS_MAX, LINES_MAX, LINE_CHARACTERS_MAX = 16_384, 100, 512
 
 _TIMEOUT, _PERMISSION = FailureCategory.TIMEOUT, FailureCategory.PERMISSION
@@ -34,7 +34,7 @@ _BY_ERRNO = {
 }
 _BY_EXIT = {
     124: _TIMEOUT,
-    BY_SIGNAL + signal.SIGKILL: _RESOURCE,  # nobody of ours: most likely there was no memory left
+    BY_SIGNAL + signal.SIGKILL: _RESOURCE,  # not sent by Operator: most likely out of memory
     BY_SIGNAL + signal.SIGXCPU: _RESOURCE,
     BY_SIGNAL + signal.SIGXFSZ: _RESOURCE,
     BY_SIGNAL + signal.SIGSYS: _PERMISSION,  # a call that a filter of the kernel forbids
@@ -125,10 +125,10 @@ _BEFORE = {"sudo", "env", "command", "exec", "nice", "nohup", "time", "builtin"}
 
 _NAMES = {
     0: "succeeded",
-    124: "took too long",
+    124: "timed out",
     CANNOT_RUN: "cannot be run",
     NOT_FOUND: "command not found",
-    BY_SIGNAL + signal.SIGHUP: "its terminal went away",
+    BY_SIGNAL + signal.SIGHUP: "its terminal was closed",
     BY_SIGNAL + signal.SIGINT: "interrupted",
     BY_SIGNAL + signal.SIGQUIT: "quit",
     BY_SIGNAL + signal.SIGABRT: "aborted",
@@ -136,12 +136,12 @@ _NAMES = {
     BY_SIGNAL + signal.SIGFPE: "crashed on arithmetic",
     BY_SIGNAL + signal.SIGILL: "crashed on an illegal instruction",
     BY_SIGNAL + signal.SIGKILL: "killed",
-    BY_SIGNAL + signal.SIGPIPE: "nobody read its output",
-    BY_SIGNAL + signal.SIGSEGV: "crashed on memory that is not its own",
-    BY_SIGNAL + signal.SIGSYS: "ended for a forbidden system call",
-    BY_SIGNAL + signal.SIGTERM: "told to end",
-    BY_SIGNAL + signal.SIGXCPU: "out of processor time",
-    BY_SIGNAL + signal.SIGXFSZ: "wrote too large a file",
+    BY_SIGNAL + signal.SIGPIPE: "its output was closed (broken pipe)",
+    BY_SIGNAL + signal.SIGSEGV: "crashed on an invalid memory access",
+    BY_SIGNAL + signal.SIGSYS: "killed for a forbidden system call",
+    BY_SIGNAL + signal.SIGTERM: "asked to stop",
+    BY_SIGNAL + signal.SIGXCPU: "exceeded its CPU time",
+    BY_SIGNAL + signal.SIGXFSZ: "exceeded the file size limit",
 }
 
 
@@ -177,14 +177,14 @@ def category_of(
         return by_program
     if code in _BY_EXIT:
         return _BY_EXIT[code]
-    said = _category_said(stderr)
+    category = _category_said(stderr)
     if code == NOT_FOUND:
-        return _RESOURCE if said is _RESOURCE else _MISSING
+        return _RESOURCE if category is _RESOURCE else _MISSING
     if code == CANNOT_RUN:
-        return said if said in {_RESOURCE, _MISSING, _SYNTAX} else _PERMISSION
+        return category if category in {_RESOURCE, _MISSING, _SYNTAX} else _PERMISSION
     if code not in _ALSO_SPEAKS and code > BY_SIGNAL and _signal_of(code):
         return _RUNTIME
-    return said or by_program or _RUNTIME
+    return category or by_program or _RUNTIME
 
 
 def named_exit(exit_code: int | None) -> str:
@@ -199,7 +199,7 @@ def named_exit(exit_code: int | None) -> str:
 
 
 def _as_shells_tell(exit_code: int | None) -> int | None:
-    """A death by a signal as 128 and its number, however it was told."""
+    """A death by signal as 128 plus its number, in either notation."""
     return BY_SIGNAL - exit_code if exit_code is not None and exit_code < 0 else exit_code
 
 

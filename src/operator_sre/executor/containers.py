@@ -38,26 +38,26 @@ async def end_containers(home: str, address: Address | None = None) -> Container
         return ContainersEnded(note="there is no Docker engine")
     engine = Engine(where)
     try:
-        # Also those that were made and not started yet: somebody may be about to.
+        # Includes created containers: another process may be about to start them.
         parameters = {"all": "true", "filters": json.dumps({"label": [f"{LABEL}={home}"]})}
         answer = await engine.ask(
             "GET", "/containers/json", parameters=parameters, timeout_s=ANSWER_S_MAX / 2
         )
         if not answer.ok:
             raise EngineError(f"Docker refused: {answer.message}")
-        names = tuple(one.id for one in answer.read(list[_Listed]) if _ID.fullmatch(one.id))
+        names = tuple(each.id for each in answer.read(list[_Listed]) if _ID.fullmatch(each.id))
     except EngineError as error:
-        return ContainersEnded(note=f"docker did not answer: {error.message}")
-    told = await asyncio.gather(*(_end(engine, name) for name in names))
-    left = [name[:12] for name, is_ended in zip(names, told, strict=True) if not is_ended]
+        return ContainersEnded(note=f"Docker did not answer: {error.message}")
+    removed = await asyncio.gather(*(_end(engine, name) for name in names))
+    left = [name[:12] for name, is_ended in zip(names, removed, strict=True) if not is_ended]
     return ContainersEnded(
-        ended=tuple(name for name, is_ended in zip(names, told, strict=True) if is_ended),
-        note=f"docker did not end {', '.join(left)}" if left else "",
+        ended=tuple(name for name, is_ended in zip(names, removed, strict=True) if is_ended),
+        note=f"Docker did not remove {', '.join(left)}" if left else "",
     )
 
 
 async def _end(engine: Engine, name: str) -> bool:
-    """Kill and remove it; fine when somebody else does that already."""
+    """Kill and remove it. A container that is already being removed counts as removed."""
     try:
         answer = await engine.ask(
             "DELETE",

@@ -19,7 +19,7 @@ from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
-from operator_sre.executor.tools.parameters import checked
+from operator_sre.executor.tools.parameters import check_arguments
 
 __all__ = ["Executor", "Recovering"]
 
@@ -28,11 +28,14 @@ FOLLOW_S = 0.25
 # What ends sooner is recorded with its process when it has ended.
 STARTED_AFTER_S = 0.05
 LATE_S_MAX = 2.0
-INTERRUPTED = "It was interrupted."
-NOT_BEGUN = "It was interrupted before it began."
-KILLED = "The kill switch ended it; it may have done a part."
-ELSEWHERE = "It was begun on another machine, which alone can tell. Look before you do it again."
-LOST = "The operator was interrupted while this ran. Look before you do it again."
+INTERRUPTED = "The action was interrupted."
+NOT_BEGUN = "The action was interrupted before it started."
+KILLED = "The kill switch stopped this action. It may be partly done."
+ELSEWHERE = (
+    "This action was started on another machine, and only that machine knows the outcome. Check "
+    "its effect before you repeat it."
+)
+LOST = "Operator was interrupted while this action ran. Check its effect before you repeat it."
 Watch = Callable[[int, bytes], None]
 Settle = Callable[[Job], Awaitable[Result]]
 log = logging.getLogger(__name__)
@@ -72,7 +75,7 @@ class Executor:
         """
         generation = self.generation()
         try:
-            # A durable intent; whoever is stopped while it is written leaves none open.
+            # The intent is durable, and a cancellation while it is written leaves none open.
             beginning = asyncio.ensure_future(
                 self.intents.begin(permit, self.limits(), initiator=self.initiator)
             )
@@ -89,14 +92,17 @@ class Executor:
         job = Job(permit.fingerprint, timeout_s, watch, confinement=permit.confinement)
         try:
             async with self._noting(intent, job) as noted:
-                result = await self._followed(self._run(action, noted), generation)
+                result = await self._follow(self._run(action, noted), generation)
         except asyncio.CancelledError:
             cancelled = Result(Outcome.CANCELLED, stderr=INTERRUPTED)
             await asyncio.shield(self.intents.end(intent, cancelled))
             raise
         except Exception as error:  # noqa: BLE001  an intent without an end would stay open
             log.error("%s broke: %s", action.tool, type(error).__name__)
-            why = f"{action.tool} broke ({type(error).__name__}). Look before you do it again."
+            why = (
+                f"{action.tool} failed ({type(error).__name__}). Check its effect before you "
+                "repeat it."
+            )
             result = Result(Outcome.UNKNOWN, stderr=why)
         if not result.ok:
             where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
@@ -104,27 +110,29 @@ class Executor:
         return result, await self.intents.end(intent, result)
 
     async def _take_back(self, beginning: Awaitable[Entry]) -> None:
-        with contextlib.suppress(OperatorError):  # where nothing was begun there is nothing to end
+        with contextlib.suppress(OperatorError):  # without an intent there is nothing to end
             await self.intents.end(await beginning, Result(Outcome.CANCELLED, stderr=NOT_BEGUN))
 
     async def recover(self, intent: Entry) -> tuple[Result, Entry]:
         """Find out what became of an intent whose operator is gone, and record it.
 
-        It starts nothing: what still runs is waited for, within its own limits; what nobody saw
-        end is unknown, and never run again by itself.
+        It starts nothing. It waits for commands that still run, within their limits. If the
+        end was not observed, the outcome is unknown, and the command is never repeated.
         """
         action = from_json(Action, intent.payload["action"])
         timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
         job = Job(intent.payload["permit"], timeout_s, begun=intent.at)
-        begun = intent.payload.get("doer")
-        is_elsewhere = bool(begun and self.initiator and begun["host"] != self.initiator.host)
+        doer = intent.payload.get("doer")
+        is_elsewhere = bool(doer and self.initiator and doer["host"] != self.initiator.host)
         if is_elsewhere:
             result = Result(Outcome.UNKNOWN, stderr=ELSEWHERE)
         elif action.tool == SHELL:
-            result = await self._followed(self.shell.recover(action, job), self.generation())
+            result = await self._follow(self.shell.recover(action, job), self.generation())
         else:
-            # What a tool itself can still say; any other has done nobody knows what.
-            tool: object = next((one for one in self.tools if one.spec.name == action.tool), None)
+            # The tool itself may know its outcome; otherwise it is unknown.
+            tool: object = next(
+                (each for each in self.tools if each.spec.name == action.tool), None
+            )
             if isinstance(tool, Recovering):
                 result = await tool.recover(action.arguments, job)
             else:
@@ -136,7 +144,7 @@ class Executor:
 
     @asynccontextmanager
     async def _noting(self, intent: Entry, job: Job) -> AsyncIterator[Job]:
-        """A job whose process is recorded, unless it is over at once."""
+        """A job whose process is recorded, unless it ends at once."""
         tasks: list[asyncio.Task[None]] = []
 
         async def record(process: Process) -> None:
@@ -154,13 +162,13 @@ class Executor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _followed(self, doing: Awaitable[Result], generation: int) -> Result:
+    async def _follow(self, doing: Awaitable[Result], generation: int) -> Result:
         """Run it, and end it when the kill switch is turned on, here or by another process."""
         work = asyncio.ensure_future(doing)
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=FOLLOW_S)
-                if not work.done() and self._switched(generation):
+                if not work.done() and self._is_switched(generation):
                     work.cancel()
                     await asyncio.wait({work})
         finally:
@@ -170,14 +178,14 @@ class Executor:
         if work.cancelled():
             return Result(Outcome.CANCELLED, stderr=KILLED)
         result = work.result()
-        if not result.ok and self._switched(generation):
+        if not result.ok and self._is_switched(generation):
             return replace(result, outcome=Outcome.CANCELLED, stderr=f"{result.stderr}{KILLED}")
         return result
 
-    def _switched(self, generation: int) -> bool:
+    def _is_switched(self, generation: int) -> bool:
         try:
             return self.generation() != generation
-        except OperatorError as error:  # the store may be back at the next look
+        except OperatorError as error:  # the store may be available again at the next check
             log.error("cannot read the kill switch: %s", error)
             return False
 
@@ -186,7 +194,7 @@ class Executor:
             return await self.shell.run(action, job)
         for tool in self.tools:
             if tool.spec.name == action.tool:
-                given = checked(tool.spec, action.arguments)
+                given = check_arguments(tool.spec, action.arguments)
                 if isinstance(given, Result):
                     return given
                 try:
@@ -199,7 +207,7 @@ class Executor:
                     return Result(
                         Outcome.TIMED_OUT,
                         exit_code=124,
-                        stderr=f"It took longer than {job.timeout_s:g} s.",
+                        stderr=f"The action timed out after {job.timeout_s:g} s.",
                         duration_s=job.timeout_s,
                         category=FailureCategory.TIMEOUT,
                     )

@@ -1,4 +1,4 @@
-"""Which files a confined command cannot read: Operator's own, and those that hold credentials."""
+"""Which files a confined command cannot read: Operator's own, and credentials."""
 
 from __future__ import annotations
 
@@ -48,7 +48,13 @@ class Hidden:
         now = time.monotonic()
         if now >= self._until:
             found = set(self.own)
-            homes = _homes()
+            # The folders of people, our own first; those of services are no homes.
+            homes = [os.path.expanduser("~"), "/root"]  # noqa: PTH111
+            with contextlib.suppress(OSError):
+                homes += [
+                    user.pw_dir for user in pwd.getpwall() if user.pw_dir.startswith("/home/")
+                ]
+            homes = [home for home in dict.fromkeys(homes[:HOMES_MAX]) if home not in ("/", "")]
             for pattern in self._patterns():
                 if pattern.startswith(f"{_ANYWHERE}."):
                     name = pattern.removeprefix(_ANYWHERE)
@@ -57,14 +63,16 @@ class Hidden:
                 elif not pattern.startswith(_ANYWHERE) and not _ELSEWHERE.match(pattern):
                     found |= _existing(pattern)
             # What lies below something hidden is hidden with it.
-            look = {path for path in found if not any(path.startswith(f"{one}/") for one in found)}
+            look = {
+                path for path in found if not any(path.startswith(f"{each}/") for each in found)
+            }
             self._found = tuple(sorted(look))
             self._until = now + FRESH_S
         return self._found
 
 
 def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:
-    """What the runner is told of a confinement; what is approved may read credentials of others."""
+    """The bounds of a confinement. An approved command may read credentials of others."""
     return Bounds(
         hidden=hidden.own if confinement.writes is None or confinement.credentials else hidden(),
         shown=hidden.shown,
@@ -75,14 +83,6 @@ def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:
         programs=confinement.programs,
         abilities=tuple(map(str, confinement.abilities)),
     )
-
-
-def _homes() -> list[str]:
-    """The folders of people, our own first; those of services are no homes."""
-    found = [os.path.expanduser("~"), "/root"]  # noqa: PTH111
-    with contextlib.suppress(OSError):
-        found += [user.pw_dir for user in pwd.getpwall() if user.pw_dir.startswith("/home/")]
-    return [home for home in dict.fromkeys(found[:HOMES_MAX]) if home not in ("/", "")]
 
 
 def _existing(pattern: str) -> set[str]:

@@ -14,7 +14,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import ExecutorError
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
-from operator_sre.executor.running import Running
+from operator_sre.executor.jobs import RunningJobs
 from operator_sre.executor.spool import Spool
 from operator_sre.processes.identity import boot_time
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
@@ -28,8 +28,11 @@ __all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
 GRACE_S = 2.0
 LIMIT_S_MAX = 24 * 3600.0
 TIMED_OUT = 124
-UNKNOWN = "Nobody saw how it ended. Look before you do it again."
-NEVER = "It was interrupted before it began; nothing of it ran."
+UNKNOWN = (
+    "The outcome is unknown: nothing observed how the command ended. Check its effect before you "
+    "repeat it."
+)
+NEVER = "The command was interrupted before it started. Nothing ran."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Program:
 class Programs:
     """Runs programs, each once, under the name of its job."""
 
-    def __init__(self, spool: Spool, running: Running | None = None) -> None:
+    def __init__(self, spool: Spool, running: RunningJobs | None = None) -> None:
         folder = running.folder if running is not None else spool.folder.parent / "runner"
         self._spool = spool
         self._folder = folder
@@ -65,7 +68,7 @@ class Programs:
             order = Order(
                 id=job.id or secrets.token_hex(16),
                 argv=tuple(map(os.fsencode, program.argv)),
-                env=_encoded(tuple(program.env.items())),
+                env=_encode(tuple(program.env.items())),
                 cwd=os.fsencode(program.cwd),
                 timeout_s=min(job.timeout_s, LIMIT_S_MAX),
                 grace_s=program.grace_s,
@@ -75,7 +78,7 @@ class Programs:
                 bounds=program.bounds,
             )
         except ValueError as error:
-            why = f"It cannot be said to this machine: {error}."
+            why = f"The command cannot be encoded for this machine: {error}."
             return Result(Outcome.RAN, CANNOT_RUN, stderr=why, category=FailureCategory.SYNTAX)
         try:
             done = await self._runner.run(order, watch=job.watch, started=job.started)
@@ -103,8 +106,28 @@ class Programs:
         for stream, digest in ((1, done.stdout_sha256), (2, done.stderr_sha256)):
             if digest:
                 self._spool.keep(output_folder(self._folder, done.id) / str(stream), digest)
-        outcome, code = _outcome(done), _exit_code(done)
-        stderr = done.stderr.decode("utf-8", "replace") + _why(done, outcome)
+        if done.refused:
+            outcome = Outcome.REFUSED
+        elif done.timed_out:
+            outcome = Outcome.TIMED_OUT
+        elif done.cancelled:
+            outcome = Outcome.CANCELLED
+        else:
+            outcome = Outcome.UNKNOWN if done.exit_code is None and not done.errno else Outcome.RAN
+        # As in a shell: 124 for a timeout, 128 plus the signal for a death by signal.
+        code = done.exit_code
+        if done.timed_out:
+            code = TIMED_OUT
+        elif done.errno:
+            code = NOT_FOUND if done.errno == ENOENT else CANNOT_RUN
+        elif code is not None and code < 0:
+            code = 128 - code
+        if outcome is Outcome.UNKNOWN:
+            note = f"{done.error} {UNKNOWN}".strip()
+        else:
+            blocked = "".join(f"blocked: {call}\n" for call in done.blocked)
+            note = f"{done.error}\n{blocked}" if done.error else blocked
+        stderr = done.stderr.decode("utf-8", "replace") + note
         category = category_of(
             exit_code=code,
             outcome=outcome,
@@ -127,40 +150,11 @@ class Programs:
             process=done.process,
             usage=Usage(done.user_s, done.system_s, done.memory_bytes) if done.process else None,
             blocked=done.blocked,
-            left=tuple(Left(one.process, one.name, one.ended) for one in done.left),
+            left=tuple(Left(each.process, each.name, each.ended) for each in done.left),
         )
 
 
 @lru_cache(maxsize=8)
-def _encoded(pairs: tuple[tuple[str, str], ...]) -> tuple[bytes, ...]:
+def _encode(pairs: tuple[tuple[str, str], ...]) -> tuple[bytes, ...]:
     """Most commands have the same environment."""
     return tuple(os.fsencode(f"{name}={value}") for name, value in pairs)
-
-
-def _outcome(done: Done) -> Outcome:
-    if done.refused:
-        return Outcome.REFUSED
-    if done.timed_out:
-        return Outcome.TIMED_OUT
-    if done.cancelled:
-        return Outcome.CANCELLED
-    return Outcome.UNKNOWN if done.exit_code is None and not done.errno else Outcome.RAN
-
-
-def _exit_code(done: Done) -> int | None:
-    """As a shell tells it: 124 for a time-out, 128 and the signal for a death by one."""
-    if done.timed_out:
-        return TIMED_OUT
-    if done.errno:
-        return NOT_FOUND if done.errno == ENOENT else CANNOT_RUN
-    if done.exit_code is None or done.exit_code >= 0:
-        return done.exit_code
-    return 128 - done.exit_code
-
-
-def _why(done: Done, outcome: Outcome) -> str:
-    """What the runner itself has to say of it."""
-    if outcome is Outcome.UNKNOWN:
-        return f"{done.error} {UNKNOWN}".strip()
-    blocked = "".join(f"blocked: {what}\n" for what in done.blocked)
-    return f"{done.error}\n{blocked}" if done.error else blocked

@@ -1,4 +1,4 @@
-"""Intents that nobody ended: looked at once their operator is gone, never run again."""
+"""Intents without an outcome: recovered once their process is gone, never repeated."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from operator_sre.codec import from_json
 from operator_sre.executor.execute import Executor
 from operator_sre.processes.identity import alive
 
-__all__ = ["Recovery", "abandoned"]
+__all__ = ["Recovery", "is_abandoned"]
 
 log = logging.getLogger(__name__)
 
 
-def abandoned(intent: Entry, here: Initiator) -> bool:
-    """Whoever began it on this machine is gone; what began elsewhere is not for us to say."""
-    told = intent.payload.get("doer")
-    if told is None:
+def is_abandoned(intent: Entry, here: Initiator) -> bool:
+    """True if its process on this machine is gone. Intents of other machines are not ours."""
+    payload = intent.payload.get("doer")
+    if payload is None:
         return False
-    initiator = from_json(Initiator, told)
+    initiator = from_json(Initiator, payload)
     if initiator.host != here.host:
         return False
     return initiator.boot != here.boot or not alive(initiator.process)
@@ -42,14 +42,14 @@ class Recovery:
 
     def open(self) -> list[Entry]:
         """The intents whose operator is gone."""
-        return [one for one in self.intents.open() if abandoned(one, self.initiator)]
+        return [each for each in self.intents.open() if is_abandoned(each, self.initiator)]
 
     async def settle(self, *, wait_s: float) -> dict[int, Result | None]:
         """Record what became of each, by its entry; None where it still runs after `wait_s`.
 
-        What still runs is left to run: its limits hold, and the next look finds it again.
+        A command that still runs is left alone: its limits apply, and the next check finds it.
         """
-        looks = {one.seq: asyncio.ensure_future(self._look(one)) for one in self.open()}
+        looks = {each.seq: asyncio.ensure_future(self._look(each)) for each in self.open()}
         if not looks:
             return {}
         _, waiting = await asyncio.wait(looks.values(), timeout=wait_s)
@@ -62,7 +62,7 @@ class Recovery:
     async def _look(self, intent: Entry) -> Result | None:
         try:
             result, _ = await self.executor(intent).recover(intent)
-        except OperatorError as error:  # its subject may be gone; the next look may do better
-            log.error("cannot look after entry %d: %s", intent.seq, error)
+        except OperatorError as error:  # its subject may be gone; the next check may succeed
+            log.error("cannot recover the action of entry %d: %s", intent.seq, error)
             return None
         return result

@@ -14,7 +14,7 @@ KEPT_S = 24 * 3600.0
 
 
 class Spool:
-    """A folder of outputs. What leaves it has to be redacted by whoever takes it out."""
+    """A folder of outputs. The reader must redact them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -41,7 +41,7 @@ _VALUED = {"-W", "-X", "--check-hash-based-pycs"}
 
 
 def active_venv(environ: Mapping[str, str], *, prefix: str, base_prefix: str) -> str:
-    """The one that is active for whoever asks: by its variable, or as that of this Python."""
+    """The active environment of the caller: by its variable, or by this Python."""
     return environ.get("VIRTUAL_ENV", "") or (prefix if prefix != base_prefix else "")
 
 
@@ -66,7 +66,7 @@ def with_venv(environment: Mapping[str, str], venv: str) -> dict[str, str]:
 
 
 def not_ours(venv: str) -> str:
-    """Why what lies in it is not to be run: somebody else may have put it there; else nothing.
+    """Why its files must not run, because others may have written them; else "".
 
     All of it, and every folder above it, has to be ours or the system's and closed to others.
     """
@@ -83,7 +83,7 @@ def not_ours(venv: str) -> str:
             if found := distrust(path):
                 return f"{found.reason[0].upper()}{found.reason[1:]}."
     except (OSError, RuntimeError):  # a link that leads nowhere, or around in a circle
-        return f"{venv} is no virtual environment that can be looked at."
+        return f"{venv} cannot be read as a virtual environment."
     return ""
 
 
@@ -91,19 +91,19 @@ def shadowed_by(venv: str, path: str) -> str:
     """Why it must not be used: it is none, or hides a program of the system; else nothing."""
     folder = Path(venv)
     if not (folder / "pyvenv.cfg").is_file() or not (folder / "bin").is_dir():
-        return f"{venv} is no virtual environment."
+        return f"{venv} is not a virtual environment."
     mine = {file.name for file in (folder / "bin").iterdir() if not _ITS_OWN.fullmatch(file.name)}
     for place in path.split(":"):
         hidden = sorted(name for name in mine if (Path(place) / name).exists())
         if hidden:
-            return f"{venv} would hide {hidden[0]!r} of the system."
+            return f"{venv} would shadow the system's {hidden[0]!r}."
     return ""
 
 
 def warning_for(command: str, venv: str) -> str:
-    """What to say before a line that uses Python outside of any environment; "" for nothing.
+    """The warning for a line that uses Python outside of any environment, or "".
 
-    `venv` is one that could be used instead. What is not understood is not warned of.
+    `venv` could be used instead. A line that is not understood gets no warning.
     """
     needs = _needs_venv(command)
     if not needs:
@@ -112,7 +112,8 @@ def warning_for(command: str, venv: str) -> str:
         inside = f"To run it inside of {venv!r}, add: --venv {shlex.quote(venv)}"
     else:
         inside = (
-            "None was found here: make one with 'python3 -m venv .venv', then add: --venv .venv"
+            "No virtual environment was found here. Create one with 'python3 -m venv .venv', "
+            "then add: --venv .venv"
         )
     return f"{needs!r} runs without a virtual environment. {inside}"
 
@@ -147,7 +148,7 @@ def _commands(line: str) -> Iterator[list[str]]:
     for word in [*lexer, "\n"]:
         if set(word) <= set(_APART):
             commented = commented and "\n" not in word
-            if words := _started(words):
+            if words := _strip_starters(words):
                 yield words
             words = []
         elif word.startswith("#"):
@@ -156,13 +157,13 @@ def _commands(line: str) -> Iterator[list[str]]:
             words.append(word)
 
 
-def _started(words: Sequence[str]) -> list[str]:
+def _strip_starters(words: Sequence[str]) -> list[str]:
     """What is left when everything that stands before a program is taken away."""
     rest = list(words)
     while rest and (rest[0] in _STARTS or _ASSIGNMENT.match(rest[0])):
         first = rest.pop(0)
         if first.startswith("PATH="):
-            return []  # whose program that is, nobody knows
+            return []  # it is unknown whose program that is
         while rest and rest[0].startswith("-") and first in _STARTS:
             option = rest.pop(0)
             if option in _STARTS[first] and rest:
@@ -185,18 +186,18 @@ def _is_used_python(words: Sequence[str]) -> bool:
             rest = rest[1:]
         elif not option.startswith("--") and "m" in option:
             glued = option.partition("m")[2]
-            return _is_used_module([glued, *rest] if glued else rest)
+            module_words = [glued, *rest] if glued else rest
+            if not module_words:
+                return False
+            if module_words[0] == "pip":
+                return _is_used_pip(module_words[1:])
+            return (
+                module_words[0] != "virtualenv"
+                and module_words[0].partition(".")[0] not in sys.stdlib_module_names
+            )
         elif not option.startswith("--") and "c" in option:
             return True
     return True
-
-
-def _is_used_module(words: Sequence[str]) -> bool:
-    if not words:
-        return False
-    if words[0] == "pip":
-        return _is_used_pip(words[1:])
-    return words[0] != "virtualenv" and words[0].partition(".")[0] not in sys.stdlib_module_names
 
 
 def _exists(path: Path) -> bool:

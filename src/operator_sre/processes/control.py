@@ -56,10 +56,10 @@ class Launched:
     supervisor: Process
     held: subprocess.Popen[bytes] | None = None
 
-    async def gone(self, seconds: float) -> None:
+    async def wait_until_gone(self, seconds: float) -> None:
         """Let an owned supervisor go and collect it, so that no zombie of it stays."""
         if self.held is not None:
-            await _released(self.held, seconds)
+            await _wait_until_gone(self.held, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ class Control:
         ends = time.monotonic() + DOWN_S_MAX
         while alive(state.supervisor):
             if time.monotonic() > ends:
-                raise RigError("The supervisor does not end.", next_step="Take the rig down again.")
+                raise RigError(
+                    "The supervisor does not stop.", next_step="Take the rig down again."
+                )
             await asyncio.sleep(POLL_S)
 
     async def _ask(self, request: Request, *, seconds: float | None = None) -> Supervision:
@@ -134,18 +136,18 @@ async def _exchange(path: str, request: Request) -> bytes:
 async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -> Launched:
     """Start the supervisor of a directory whose orders are written, and wait until it answers.
 
-    `passing` names variables of ours that it gets too, for whoever inherits them from it.
+    `passing` names variables of ours that it gets too, for processes that inherit them.
     """
     popen = _popen(directory, owned=owned, passing=passing)
     try:
         supervisor = await _answering(directory, popen, owned=owned)
     except (RigError, asyncio.CancelledError):
         # End a supervisor that did not answer in time, which may have started something by now. An
-        # owned one cleans up by itself when its input ends, and does so even if we are killed at
-        # this moment; only one that does not end is killed, and leaves the rest to us.
+        # owned supervisor cleans up by itself when its input ends, even if we are killed at
+        # this moment; it is killed only if it does not end, and then leaves the rest to us.
         try:
             if popen.stdin is not None:
-                await _released(popen, LET_GO_S_MAX)
+                await _wait_until_gone(popen, LET_GO_S_MAX)
         finally:
             popen.kill()
         # Leaving the context closes its pipe and collects it.
@@ -154,8 +156,8 @@ async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -
     return Launched(supervisor, popen if owned else None)
 
 
-async def _released(popen: subprocess.Popen[bytes], seconds: float) -> None:
-    """Return when a supervisor whose input has ended is gone, or the time is over."""
+async def _wait_until_gone(popen: subprocess.Popen[bytes], seconds: float) -> None:
+    """Return when a supervisor whose input has ended is gone, or the time is up."""
     if popen.stdin is not None:
         popen.stdin.close()
     ends = time.monotonic() + seconds
@@ -191,12 +193,12 @@ async def _answering(directory: Path, popen: subprocess.Popen[bytes], *, owned: 
         # A detached supervisor is ours only when its first process has stepped aside.
         ours = state is not None and (state.supervisor.pid == popen.pid if owned else code == 0)
         if state is not None and ours and alive(state.supervisor):
-            # It answers when it has started all that it was told to start.
+            # It answers when it has started all its processes.
             return (await Control(directory).status()).supervisor
         await asyncio.sleep(POLL_S)
-    said = last_line(directory / LOG_FILE)
+    reason = last_line(directory / LOG_FILE)
     raise RigError(
-        f"The supervisor of {str(directory)!r} did not start: {said or 'it said nothing'}"
+        f"The supervisor of {str(directory)!r} did not start: {reason or 'its log is empty'}"
     )
 
 
@@ -217,13 +219,13 @@ async def reap(directory: Path, *, grace_s: float = REAP_GRACE_S) -> None:
     forget_socket(state.socket)
     if not await _all_killed(trees, state.supervisor):
         raise RigError(
-            f"Some processes of {str(directory)!r} do not end, not even by SIGKILL.",
+            f"Some processes of {str(directory)!r} do not stop, not even after SIGKILL.",
             next_step="Wait a moment and take the rig down again.",
         )
 
 
 async def _all_killed(trees: Sequence[Tree], supervisor: Process) -> bool:
-    """A busy machine takes its time to let go of a process, even of one that was killed."""
+    """A busy machine may take long to release even a killed process."""
     ends = time.monotonic() + DOWN_S_MAX
     while time.monotonic() <= ends:
         table = rows()

@@ -1,4 +1,4 @@
-"""Which process is meant: a pid may be somebody else tomorrow, so its start time goes along."""
+"""The identity of a process: its pid, and its start time because pids are reused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "boot_time",
     "born_now",
     "descendants",
-    "paused",
+    "is_paused",
     "process_of",
     "row_of",
     "rows",
@@ -69,21 +69,21 @@ def alive(process: Process) -> bool:
     return now is not None and same(now, process)
 
 
-def paused(process: Process) -> bool:
+def is_paused(process: Process) -> bool:
     """This very process is there but stopped by a signal."""
     row = row_of(process.pid)
     return row is not None and same(row.process, process) and row.state == "T"
 
 
-def same(one: Process, other: Process) -> bool:
+def same(first: Process, second: Process) -> bool:
     """Both name one process.
 
     When the clock is set, the boot time that the kernel reports moves by whole seconds; so a
     difference of one or two whole seconds is still the same start, any fraction is not.
     """
-    apart_s = one.started - other.started
+    apart_s = first.started - second.started
     whole = abs(apart_s - round(apart_s)) < 0.005
-    return one.pid == other.pid and whole and abs(apart_s) < STEP_S_MAX + 0.005
+    return first.pid == second.pid and whole and abs(apart_s) < STEP_S_MAX + 0.005
 
 
 def tree_of(pid: int, table: Mapping[int, Row] | None = None) -> tuple[Process, ...]:
@@ -141,7 +141,7 @@ def _row_from_proc(pid: int) -> Row | None:
 
 @cache
 def boot_time() -> int:
-    """When this machine was started, in seconds since 1970; 0 where nobody tells."""
+    """When this machine was started, in seconds since 1970; 0 if unknown."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("btime "):
             return int(line.split()[1])

@@ -34,14 +34,14 @@ def mount(volume: Volume, *, uid: int, gid: int, owner: Process | None = None) -
     With an `owner` it is known whose it was when that process is gone: see `unmount_orphans`.
     """
     if sys.platform != "linux":
-        raise OSError("only Linux has them")
+        raise OSError("only Linux has tmpfs volumes")
     options = f"size={volume.size_bytes},mode=0700,uid={uid},gid={gid}"
     name = "volume" if owner is None else f"volume:{owner.pid}:{owner.started}"
     _call("mount", name, volume.path, b"tmpfs", MS_NOSUID | MS_NODEV, options.encode())
 
 
 def unmount_orphans() -> None:
-    """Unmount every volume whose owner is gone, where this user may; nobody else would."""
+    """Unmount every volume whose owner is gone, if this user may."""
     for name, place in _table():
         owner = _OWNED.fullmatch(name)
         if owner is not None and not alive(Process(int(owner[1]), float(owner[2]))):
@@ -76,7 +76,7 @@ def _table() -> list[tuple[str, Path]]:
     except OSError:
         return []
     rows = [line.split(" ") for line in lines]
-    return [(row[0], Path(_unescaped(row[1]))) for row in rows]
+    return [(row[0], Path(_unescape(row[1]))) for row in rows]
 
 
 def enter_namespace(volumes: Sequence[Volume]) -> str:
@@ -89,17 +89,17 @@ def enter_namespace(volumes: Sequence[Volume]) -> str:
     # Tried by a child first, because there is no way back out of a namespace.
     child = os.fork()
     if child == 0:
-        os._exit(_tried(volumes))
+        os._exit(_try_to_enter(volumes))
     _, status = os.waitpid(child, 0)
     number = os.waitstatus_to_exitcode(status)
     if number != 0:
-        why = os.strerror(number) if number > 0 else "it was ended"
-        return f"this user may not mount anything, not even in a namespace of its own ({why})"
+        why = os.strerror(number) if number > 0 else "it was killed"
+        return f"this user may not mount file systems, not even in its own namespace ({why})"
     _enter(volumes)
     return ""
 
 
-def _tried(volumes: Sequence[Volume]) -> int:
+def _try_to_enter(volumes: Sequence[Volume]) -> int:
     try:
         _enter(volumes)
     except OSError as problem:
@@ -135,7 +135,7 @@ def _call(function: str, *arguments: str | bytes | int | None) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """A path as the kernel writes it into a table: blanks and the like are octal numbers."""
     raw = os.fsencode(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), text))
     return os.fsdecode(raw)

@@ -71,13 +71,13 @@ class Nursery:
         return tuple(ward.child for ward in self._wards.values())
 
     def start_all(self) -> None:
-        """Start all that do not wait to be asked for; one that cannot start has exited."""
+        """Start every process that starts by default; a failed start counts as an exit."""
         for ward in self._wards.values():
             if ward.order.start:
                 self._spawn(ward)
 
     async def start(self, name: str) -> None:
-        """Start one that does not run; what its earlier life left behind is ended first."""
+        """Start a process that does not run; leftovers of its last run are ended first."""
         ward = self._ward(name)
         async with ward.lock:
             if ward.child.state is ChildState.RUNNING:
@@ -89,17 +89,19 @@ class Nursery:
                 for argv in order.prepare:
                     left_s = ends - time.monotonic()
                     if await self._errand(order, argv, log=order.log, seconds=left_s) != 0:
-                        said = last_line(Path(order.log))
+                        line = last_line(Path(order.log))
                         raise RigError(
-                            f"{order.name!r} cannot be prepared: {argv[0]!r} failed; its log "
-                            f"ends with {said!r}."
+                            f"{order.name!r} cannot be prepared: {argv[0]!r} failed. Its log "
+                            f"ends with {line!r}."
                         )
                 ward.prepared = True
             if ward.child.state is not ChildState.NEW:
                 await self._end(ward)
             started = self._spawn(ward)
         if not started:
-            raise RigError(f"{name!r} cannot be started; its log {ward.order.log!r} says why.")
+            raise RigError(
+                f"{name!r} cannot be started; its log {ward.order.log!r} has the reason."
+            )
 
     async def stop(self, name: str) -> None:
         """End one with its whole tree."""
@@ -117,17 +119,19 @@ class Nursery:
         order = self._ward(name).order
         code = await self._errand(order, order.check, log=os.devnull, seconds=CHECK_S_MAX)
         if code != 0:
-            raise RigError(f"{name!r} is not ready: its check ended with {code}.")
+            raise RigError(f"{name!r} is not ready: its check exited with {code}.")
 
     def signal(self, name: str, which: str) -> None:
         """Send one of the allowed signals to a running child and all that came out of it."""
         ward = self._ward(name)
         child = ward.child
         if which not in SIGNALS:
-            raise RigError(f"The signal {which!r} is not one of {', '.join(sorted(SIGNALS))}.")
+            raise RigError(
+                f"The signal {which!r} is not allowed. Use one of {', '.join(sorted(SIGNALS))}."
+            )
         if child.state is not ChildState.RUNNING or child.process is None:
             raise RigError(f"{name!r} is not running.")
-        log.info("%s gets SIG%s", name, which)
+        log.info("sending SIG%s to %s", which, name)
         # Workers may have left the group of their parent, so the whole tree is meant.
         if not ward.tree.signal(SIGNALS[which]):
             raise RigError(f"{name!r} has just ended.")
@@ -157,7 +161,14 @@ class Nursery:
                 if not errand.done():
                     errand.set_result(os.waitstatus_to_exitcode(status))
             if pid in running:
-                self._exited(running[pid], os.waitstatus_to_exitcode(status))
+                ended = running[pid]
+                exit_code = os.waitstatus_to_exitcode(status)
+                child = ended.child
+                log.info("%s exited with %d", child.name, exit_code)
+                ended.child = Child(
+                    child.name, ChildState.EXITED, child.process, exit_code, child.restarts
+                )
+                self._changed()
 
     def _ward(self, name: str) -> _Ward:
         if name not in self._wards:
@@ -171,7 +182,7 @@ class Nursery:
     ) -> int:
         """Run a command of a process to its end, with the same rights, or end its tree in time."""
         if self._closed:
-            raise RigError("The supervisor is going down.")
+            raise RigError("The supervisor is shutting down.")
         try:
             process = _popen(replace(order, argv=argv, log=log), f"{self._mark}.{order.name}.")
         except (OSError, ValueError) as problem:
@@ -192,10 +203,10 @@ class Nursery:
 
     async def _end(self, ward: _Ward) -> None:
         if not await ward.tree.end(grace_s=self._grace_s):
-            log.error("%s does not end, not even by SIGKILL", ward.order.name)
+            log.error("%s does not stop, not even after SIGKILL", ward.order.name)
         self.reap()
         # A process can be collected only when the last of its threads is gone; until then it
-        # would count as running, and whoever starts it would start nothing.
+        # would count as running, and a start would do nothing.
         ends = time.monotonic() + COLLECT_S_MAX
         while ward.child.state is ChildState.RUNNING and time.monotonic() < ends:
             await asyncio.sleep(COLLECT_POLL_S)
@@ -207,7 +218,7 @@ class Nursery:
         There is one thread, so nothing comes between the birth of a child and its record.
         """
         if self._closed:
-            raise RigError("The supervisor is going down.")
+            raise RigError("The supervisor is shutting down.")
         order, before = ward.order, ward.child
         restarts = before.restarts + (before.state is not ChildState.NEW)
         try:
@@ -220,15 +231,9 @@ class Nursery:
             return False
         ward.tree = Tree(process, mark=ward.mark)
         ward.child = Child(order.name, ChildState.RUNNING, process, None, restarts)
-        log.info("%s runs as pid %d", order.name, process.pid)
+        log.info("%s started with pid %d", order.name, process.pid)
         self._changed()
         return True
-
-    def _exited(self, ward: _Ward, exit_code: int) -> None:
-        child = ward.child
-        log.info("%s exited with %d", child.name, exit_code)
-        ward.child = Child(child.name, ChildState.EXITED, child.process, exit_code, child.restarts)
-        self._changed()
 
 
 def _popen(order: Supervised, mark: str) -> Process:

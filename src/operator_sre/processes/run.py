@@ -71,7 +71,7 @@ class _Pipes(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     def process_exited(self) -> None:
-        """Note the end of the command itself, whoever still holds its pipes."""
+        """Note the end of the command itself, even if its pipes are still open."""
         if not self.exited.done():
             self.exited.set_result(None)
 
@@ -90,14 +90,14 @@ async def run(
 ) -> Finished:
     """Run a command to its end or its time-out, then end all that it left running.
 
-    `watch` sees every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told by
-    which process and which mark the whole tree can be found and ended by somebody else.
+    `watch` sees every byte live, with 1 for stdout and 2 for stderr; `started` gets the
+    process and the mark by which another process can find and end the whole tree.
 
     It returns within `timeout_s + grace_s + 0.3`, keeps at most `output_bytes_max` of each stream,
     and never raises for what the command does. Cancelled, it ends the tree first.
     """
-    begun = time.monotonic()
-    # It begins with our own mark, if we have one: whoever runs us can end what we run.
+    started_s = time.monotonic()
+    # It starts with our own mark, if we have one, so that our runner can end what we run.
     mark = f"{os.environ.get(MARK, '')}{secrets.token_hex(8)}."
     pipes = _Pipes(output_bytes_max, watch)
     spawning = asyncio.ensure_future(
@@ -107,9 +107,9 @@ async def run(
         # asyncio waits for ever where a start is cancelled between the fork and its pipes.
         transport = await asyncio.shield(spawning)
     except (OSError, ValueError) as problem:
-        return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - begun)
+        return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - started_s)
     except asyncio.CancelledError:
-        await _take_back(spawning, pipes, mark)
+        await _abandon(spawning, pipes, mark)
         raise
     root = _root(transport.get_pid())
     tree = Tree(root, mark=mark)
@@ -120,7 +120,7 @@ async def run(
         if isinstance(pipe, asyncio.WriteTransport):
             pipe.write(stdin)
             pipe.write_eof()
-        timed_out = not await _within(timeout_s - (time.monotonic() - begun), pipes.exited)
+        timed_out = not await _within(timeout_s - (time.monotonic() - started_s), pipes.exited)
         if not timed_out:
             await _within(DRAIN_S_MAX, pipes.closed)
         ended = await tree.end(grace_s=grace_s)
@@ -134,7 +134,7 @@ async def run(
             tree.kill()
         transport.close()
     code = transport.get_returncode()
-    return _finished(pipes, code, timed_out=timed_out, duration_s=time.monotonic() - begun)
+    return _result(pipes, code, timed_out=timed_out, duration_s=time.monotonic() - started_s)
 
 
 async def _spawn(
@@ -155,24 +155,24 @@ async def _spawn(
     return transport
 
 
-async def _take_back(
+async def _abandon(
     spawning: asyncio.Future[asyncio.SubprocessTransport], pipes: _Pipes, mark: str
 ) -> None:
-    """End what nobody waits for any more, as soon as it has started."""
+    """End a command that is no longer wanted, as soon as it has started."""
 
     def end(spawned: asyncio.Future[asyncio.SubprocessTransport]) -> None:
         if not _has_started(spawned):
             Tree(None, mark=mark).kill()
             return
         # By its group as well: a process shows no mark at the moment in which it becomes another
-        # program, and one that is forked while others are killed one by one would be missed.
+        # program, and a process that is forked while others are killed one by one would be missed.
         Tree(_root(spawned.result().get_pid()), mark=mark).kill()
         spawned.result().close()
 
     spawning.add_done_callback(end)
     await asyncio.wait([spawning], timeout=START_S_MAX)
     if spawning.done() and _has_started(spawning):
-        # Whoever is killed is gone in a moment, and is heard of a little later.
+        # A killed process is gone in a moment, and its exit is reported a little later.
         await _within(START_S_MAX, pipes.exited)
 
 
@@ -192,7 +192,7 @@ async def _within(seconds: float, *futures: asyncio.Future[None]) -> bool:
     return not waiting
 
 
-def _finished(
+def _result(
     pipes: _Pipes, exit_code: int | None, *, timed_out: bool, duration_s: float
 ) -> Finished:
     stdout, stderr = pipes.stdout.kept(), pipes.stderr.kept()
@@ -212,14 +212,14 @@ def _finished(
 def _not_run(
     problem: OSError | ValueError, argv: Sequence[str], *, cwd: str, duration_s: float
 ) -> Finished:
-    """A command that could not start, told as a shell tells it."""
+    """The result of a command that could not start, in the words of a shell."""
     name = argv[0] if argv else ""
-    code, why, what = CANNOT_RUN, str(problem), name
+    code, why, subject = CANNOT_RUN, str(problem), name
     if isinstance(problem, OSError):
         why = os.strerror(problem.errno) if problem.errno else str(problem)
         if problem.filename == cwd != name:
-            what = cwd
+            subject = cwd
         elif problem.errno == errno.ENOENT:
             code, why = NOT_FOUND, "command not found"
-    message = f"{what}: {why}\n".encode(errors="replace")
+    message = f"{subject}: {why}\n".encode(errors="replace")
     return Finished(code, b"", message, 0, len(message), timed_out=False, duration_s=duration_s)

@@ -129,7 +129,7 @@ class Server:
         try:
             await self._answer_one(reader, writer)
         except (OSError, TimeoutError) as problem:
-            log.warning("a client went away: %s", problem)
+            log.warning("a client disconnected: %s", problem)
         finally:
             self._clients.discard(task)
             writer.close()
@@ -142,7 +142,7 @@ class Server:
             if not line:
                 return
             request = Request.from_line(line)
-            log.info("asked to %s %s %s", request.command, request.name, request.signal)
+            log.info("request: %s %s %s", request.command, request.name, request.signal)
             match request.command:
                 case "status":
                     self._nursery.reap()
@@ -159,7 +159,7 @@ class Server:
                 case "down":
                     await self._down()
                 case unknown:
-                    raise RigError(f"The supervisor knows no command {unknown!r}.")
+                    raise RigError(f"Unknown supervisor command {unknown!r}.")
         except OperatorError as problem:
             error = str(problem)
         except ValueError:

@@ -1,4 +1,4 @@
-"""What a supervisor is told to run and what it says became of it, as files and as messages."""
+"""The orders and the state of a supervisor, as files and as messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Volume:
 class Orders:
     """All that one supervisor runs; `grace_s` lies between TERM and KILL.
 
-    `volumes` are mounted in a namespace of its own, which ends with it. When all is over it
+    `volumes` are mounted in its own namespace, which ends with it. At the end it
     unmounts whatever is mounted in its directory and in those of `removes`, and removes the latter.
     """
 
@@ -89,7 +89,7 @@ class ChildState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What became of one process; `process` is the last one that had this name."""
+    """The state of one process; `process` is the last process with this name."""
 
     name: str
     state: ChildState = ChildState.NEW
@@ -116,7 +116,7 @@ class Supervision:
         for child in self.children:
             if child.name == name:
                 return child
-        raise RigError(f"The supervisor knows no process {name!r}.")
+        raise RigError(f"Unknown process {name!r}.")
 
     def to_json(self) -> str:
         """One line."""
@@ -173,7 +173,7 @@ def read_orders(directory: Path) -> Orders:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         return Orders(
-            tuple(_supervised(each) for each in record["processes"]),
+            tuple(_parse_supervised(each) for each in record["processes"]),
             float(record.get("grace_s", GRACE_S)),
             tuple(Volume(**each) for each in record.get("volumes", ())),
             tuple(record.get("removes", ())),
@@ -182,7 +182,7 @@ def read_orders(directory: Path) -> Orders:
         raise RigError(f"{str(path)!r} cannot be read: {problem}.") from problem
 
 
-def _supervised(record: Mapping[str, Any]) -> Supervised:
+def _parse_supervised(record: Mapping[str, Any]) -> Supervised:
     prepare = tuple(tuple(argv) for argv in record.get("prepare", ()))
     names = ("argv", "check", "inherits")
     lists: dict[str, Any] = {name: tuple(record.get(name, ())) for name in names}

@@ -1,8 +1,8 @@
 """The long-lived parent of a rig's processes: it starts, reaps and records them, and never heals.
 
 Run as `python -m operator_sre.processes.supervisor DIRECTORY [--owned]`. A child that dies stays
-dead until somebody asks for it, because a restart of its own would hide the fault. Detached, it
-outlives whoever started it; owned, the end of its standard input means `down`.
+dead until a request starts it, because an automatic restart would hide the fault. Detached, it
+outlives its starter; owned, the end of its standard input means `down`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from operator_protocols.errors import OperatorError, RigError
-from operator_sre.processes.detaching import adopt_orphans, detach
+from operator_sre.processes.background import adopt_orphans, detach
 from operator_sre.processes.identity import alive, process_of, tree_of
 from operator_sre.processes.mounts import enter_namespace, unmount_below
 from operator_sre.processes.nursery import Nursery
@@ -86,7 +86,7 @@ class Supervisor:
         await self._over.wait()
         watch.cancel()
         await self._server.close()
-        log.info("over")
+        log.info("stopped")
 
     async def down(self) -> None:
         """End every child and all that came out of them; then `serve` returns."""
@@ -99,9 +99,9 @@ class Supervisor:
             self._ending = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
-        log.info("going down")
+        log.info("shutting down")
         await self._nursery.end_all()
-        # Orphans come to us; one that hid its origin is still our descendant. Each is gone before
+        # Orphans come to us, so even a hidden one is our descendant. Each is gone before
         # its files are removed, because a dying process may still be writing one.
         ends = time.monotonic() + ORPHANS_S_MAX
         while (orphans := tree_of(os.getpid())) and time.monotonic() < ends:
@@ -114,7 +114,7 @@ class Supervisor:
         self._over.set()
 
     def _clean(self) -> None:
-        """Unmount and remove what nobody else may ever find, because our owner may be dead."""
+        """Unmount and remove everything, because our owner may be dead."""
         try:
             unmount_below([self._directory, *map(Path, self._removes)])
         except OSError as problem:
@@ -126,15 +126,15 @@ class Supervisor:
     def _owner_spoke(self) -> None:
         if not os.read(STDIN, 4096):
             asyncio.get_running_loop().remove_reader(STDIN)
-            log.info("the owner is gone")
+            log.info("the owner has exited")
             self._begin_down()
 
     async def _watch_directory(self) -> None:
-        """Go down when the directory is gone, because then nobody can reach us any more."""
+        """Shut down when the directory is gone, because then no request can reach us."""
         while self._ending is None:
             await asyncio.sleep(VANISHED_POLL_S)
             if not (self._directory / SUPERVISE_FILE).exists():
-                log.warning("the directory is gone")
+                log.warning("the directory was removed")
                 self._begin_down()
 
     def _record(self) -> None:
@@ -146,7 +146,7 @@ class Supervisor:
 
 
 def main() -> int:
-    """Supervise one directory until it is over."""
+    """Supervise one directory until `down`."""
     parser = argparse.ArgumentParser(prog="supervisor", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--owned", action="store_true")
@@ -158,10 +158,12 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(message)s",
     )
     try:
-        # What to run; read before we detach, while whoever started us still sees us fail.
+        # Read the orders before we detach, while the starter still sees a failure.
         before = read_state(directory)
         if before is not None and alive(before.supervisor):
-            raise RigError(f"{str(directory)!r} has a supervisor: pid {before.supervisor.pid}.")
+            raise RigError(
+                f"{str(directory)!r} already has a supervisor (pid {before.supervisor.pid})."
+            )
         orders = read_orders(directory)
         os.chdir("/")
         if not options.owned:
@@ -170,15 +172,12 @@ def main() -> int:
         adopt_orphans()
         # Before there is any thread, because afterwards the kernel refuses.
         unmounted = enter_namespace(orders.volumes) if orders.volumes else ""
-        asyncio.run(_serve(directory, orders, owned=options.owned, unmounted=unmounted))
+        supervisor = Supervisor(directory, orders, owned=options.owned, unmounted=unmounted)
+        asyncio.run(supervisor.serve())
     except OperatorError as problem:
         log.critical("%s", problem)
         return problem.exit_code
     return 0
-
-
-async def _serve(directory: Path, orders: Orders, *, owned: bool, unmounted: str) -> None:
-    await Supervisor(directory, orders, owned=owned, unmounted=unmounted).serve()
 
 
 if __name__ == "__main__":

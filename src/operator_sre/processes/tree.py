@@ -33,13 +33,13 @@ class Tree:
     def members(self, table: dict[int, Row] | None = None) -> tuple[Row, ...]:
         """Every living process of the tree, zombies left out.
 
-        Whoever looks at many trees reads the table of all processes once for all of them.
+        For many trees, read the process table once and pass it in.
         """
         table = rows() if table is None else table
         pids = {pid for pid, row in table.items() if self._is_seed(row, table)}
         pids = descendants(pids, table) - {os.getpid()}
         found = tuple(table[pid] for pid in sorted(pids) if not table[pid].dead)
-        # Remembered, because a member whose parent ends is no descendant at the next look.
+        # Remembered, because a member whose parent ends is no descendant at the next check.
         self._known = {row.process.pid: row.process for row in found}
         return found
 
@@ -55,7 +55,7 @@ class Tree:
         return members
 
     def kill(self) -> bool:
-        """SIGKILL until nobody is left to fork another; True when nobody is left."""
+        """SIGKILL until no process is left to fork another; True when none is left."""
         ends = time.monotonic() + KILL_S_MAX
         while self.signal(signal.SIGKILL):
             if time.monotonic() > ends:
@@ -63,7 +63,7 @@ class Tree:
         return True
 
     def stop_and_kill(self) -> bool:
-        """Stop everybody until nobody new is born, then kill them; False when nobody was there."""
+        """Stop all until no new process appears, then kill them; False when there was none."""
         seen: set[int] = set()
         for _ in range(STOPS_MAX):
             members = {row.process.pid for row in self.signal(signal.SIGSTOP)}
@@ -74,7 +74,7 @@ class Tree:
         return bool(seen)
 
     async def end(self, *, grace_s: float) -> bool:
-        """TERM, then KILL after the grace; True when nobody is left."""
+        """TERM, then KILL after the grace; True when no process is left."""
         table = rows()
         if not self.signal(signal.SIGTERM, table):
             return True
@@ -137,7 +137,7 @@ def environment_of(pid: int) -> bytes:
 
 
 def _quietly(kill: Callable[[int, int], None], pid: int, number: int) -> bool:
-    """Send it; somebody who has just gone, or whom we may not touch, is no failure of ours."""
+    """Send it; a process that has just ended, or that we may not signal, is no failure."""
     try:
         kill(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -12,9 +12,9 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Job
 from operator_sre.executor.docker import Address, Answer, Engine, EngineError
 from operator_sre.executor.docker.answers import Attached, Container, Created, Waited
-from operator_sre.executor.docker.ending import end_marked, new_mark
 from operator_sre.executor.docker.engine import ANSWER_S
 from operator_sre.executor.docker.execs import OUTPUT_BYTES_MAX, Inside, run_inside
+from operator_sre.executor.docker.marks import end_marked, new_mark
 from tests.engines.dockerd import docker_engine
 from tests.executor.docker.impostor import ID, Script, answer, endless, listening, says
 
@@ -102,7 +102,7 @@ async def test_a_refusal_before_the_start_is_a_failure_and_not_unknown() -> None
 async def test_a_start_that_is_refused_started_nothing() -> None:
     refused = says(answer(b"{}", status="500 Oops"))
     async with listening(_lying(refused, RUNS)) as path:
-        with pytest.raises(EngineError, match="did not start it") as caught:
+        with pytest.raises(EngineError, match="did not start the command") as caught:
             await run_inside(Engine(Address(socket=path)), _inside(), Job(timeout_s=5.0))
     assert caught.value.sent is False
 
@@ -113,7 +113,7 @@ async def test_marks_differ_and_who_cannot_be_ended_is_told() -> None:
         left = await end_marked(Engine(Address(socket=path)), ID, new_mark(), user="")
     assert "no shell" in left
     away = await end_marked(Engine(Address(socket="/none.sock")), ID, new_mark(), user="")
-    assert "could not be ended" in away
+    assert "could not be stopped" in away
 
 
 @pytest.mark.system

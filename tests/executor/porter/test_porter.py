@@ -17,9 +17,9 @@ from operator_sre.executor.docker import Address, EngineError
 from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.docker.execs import Inside, run_inside
 from operator_sre.executor.porter.heads import BODY_BYTES_MAX
-from operator_sre.executor.porter.owning import PART_LABEL, Lab
+from operator_sre.executor.porter.lab import PART_LABEL, Lab
 from operator_sre.executor.porter.porter import CONNECTIONS_MAX
-from operator_sre.executor.porter.relaying import request_of
+from operator_sre.executor.porter.relay import request_of
 from tests.engines.dockerd import docker_engine
 from tests.executor.porter.standing import (
     LAB,
@@ -64,7 +64,7 @@ async def test_a_name_that_changes_hands_is_looked_up_each_time() -> None:
     async with standing(heard) as place:
         assert (await asked(place, request("POST", "/containers/web/kill")))[0] == 204
         status, told = await asked(place, request("POST", "/containers/web/kill"))
-    assert (status, "not one of this lab" in told["message"]) == (403, True)
+    assert (status, "does not belong to this lab" in told["message"]) == (403, True)
     assert heard.lines[-1] == "GET /containers/web/json HTTP/1.1", "nothing was killed"
 
 
@@ -220,4 +220,4 @@ async def test_programs_run_in_the_labs_containers_and_in_no_others(
         assert (await asked(place, create))[0] == 403
     engine.clean()
     assert (result.outcome, result.stdout) == (Outcome.RAN, "hello\n")
-    assert (refused.ok, "not one of this lab" in refused.stderr) == (False, True)
+    assert (refused.ok, "does not belong to this lab" in refused.stderr) == (False, True)

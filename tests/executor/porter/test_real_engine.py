@@ -16,7 +16,7 @@ import pytest
 from operator_protocols.domain.action import Outcome
 from operator_protocols.errors import OperatorError
 from operator_sre.app.porter import keep, post_of
-from operator_sre.executor.porter.owning import PART_LABEL
+from operator_sre.executor.porter.lab import PART_LABEL
 from tests.engines.dockerd import Engine, docker_engine
 from tests.executor.porter.standing import LAB, asked, labels, request, standing
 from tests.executor.tools.hands import hands_on

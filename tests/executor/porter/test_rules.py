@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operator_sre.executor.porter import Passage, Refused, allowed
+from operator_sre.executor.porter import Passage, Refused, find_passage
 from operator_sre.executor.porter.bodies import beginning_of, nothing, program_of
 from operator_sre.executor.porter.heads import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
-from operator_sre.executor.porter.owning import PART_LABEL, Described, entered, is_own
-from operator_sre.executor.porter.rules import About, narrowed
+from operator_sre.executor.porter.lab import PART_LABEL, Described, find_way_out, is_own
+from operator_sre.executor.porter.rules import About, narrow
 from tests.every import every
 
 ID = "ab" * 32
@@ -116,7 +116,7 @@ REFUSED = (
 
 @every("asked", PASSES)
 def test_what_is_in_the_table_passes(asked: tuple[str, str, str]) -> None:
-    passage = allowed(*asked, b"")
+    passage = find_passage(*asked, b"")
     assert isinstance(passage, Passage), passage
     assert passage.path() == asked[1]
     assert HEARD.fullmatch(f"{asked[0]} {passage.path()}")
@@ -125,13 +125,13 @@ def test_what_is_in_the_table_passes(asked: tuple[str, str, str]) -> None:
 
 @every("asked", REFUSED)
 def test_everything_else_is_refused(asked: tuple[str, str, str]) -> None:
-    refused = allowed(*asked, b"")
+    refused = find_passage(*asked, b"")
     assert isinstance(refused, Refused), refused
     assert (refused.status, refused.reason[-1]) == (403, ".")
 
 
 def test_only_a_program_that_is_not_privileged_is_let_in() -> None:
-    passage = allowed("POST", "/containers/web/exec", "", PROGRAM)
+    passage = find_passage("POST", "/containers/web/exec", "", PROGRAM)
     assert isinstance(passage, Passage)
     assert passage.enters
     for body in (
@@ -150,7 +150,9 @@ def test_only_a_program_that_is_not_privileged_is_let_in() -> None:
         b'{"Cmd":' + b"[" * 100_000,
         '{"Cmd":["id"]}'.encode("utf-16"),
     ):
-        assert isinstance(allowed("POST", "/containers/web/exec", "", body), Refused), body[:80]
+        assert isinstance(find_passage("POST", "/containers/web/exec", "", body), Refused), body[
+            :80
+        ]
     # The last of two counts for us and for the engine, which sees one of them.
     twice = b'{"Cmd":["id"],"Privileged":true,"Privileged":false}'
     written = program_of(twice)
@@ -160,13 +162,13 @@ def test_only_a_program_that_is_not_privileged_is_let_in() -> None:
 def test_the_start_of_a_container_brings_nothing_along() -> None:
     body = b'{"Binds":["/:/host"],"Privileged":true}'
     for verb in ("start", "stop", "restart", "kill", "pause", "unpause", "wait"):
-        assert isinstance(allowed("POST", f"/containers/web/{verb}", "", body), Refused)
+        assert isinstance(find_passage("POST", f"/containers/web/{verb}", "", body), Refused)
     assert nothing(b"") == b""
     assert isinstance(nothing(b"{}"), str)
 
 
 def test_a_program_is_begun_with_what_is_known() -> None:
-    passage = allowed("POST", f"/exec/{ID}/start", "", b'{"Detach":false,"Tty":true}')
+    passage = find_passage("POST", f"/exec/{ID}/start", "", b'{"Detach":false,"Tty":true}')
     assert isinstance(passage, Passage)
     assert (passage.upgrades, passage.body) == (True, b'{"Tty":true}')
     assert beginning_of(b"") == b"{}"
@@ -174,10 +176,10 @@ def test_a_program_is_begun_with_what_is_known() -> None:
 
 
 def _list(filters: object) -> dict[str, list[str]] | Refused:
-    asked = allowed("GET", "/containers/json", f"filters={quote(json.dumps(filters))}", b"")
+    asked = find_passage("GET", "/containers/json", f"filters={quote(json.dumps(filters))}", b"")
     assert isinstance(asked, Passage)
     assert asked.about is About.LIST
-    told = narrowed(asked, "lab")
+    told = narrow(asked, "lab")
     if isinstance(told, Refused):
         return told
     return msgspec.json.decode(dict(told.query)["filters"], type=dict[str, list[str]])
@@ -225,7 +227,7 @@ def test_nothing_but_the_listed_requests_is_ever_heard_by_the_engine(
 ) -> None:
     piece = "".join(words)
     path = nearly[1][:cut] + piece + nearly[1][cut:]
-    passage = allowed(method, path, nearly[2], body if with_body else b"")
+    passage = find_passage(method, path, nearly[2], body if with_body else b"")
     if isinstance(passage, Refused):
         return
     heard = passage.target()
@@ -235,7 +237,7 @@ def test_nothing_but_the_listed_requests_is_ever_heard_by_the_engine(
     assert b"rivileged" not in passage.body
     assert b"HostConfig" not in passage.body
     # What was written passes again, as what it is: nobody reads it in another way.
-    again = allowed(method, passage.path(), heard.partition("?")[2], passage.body)
+    again = find_passage(method, passage.path(), heard.partition("?")[2], passage.body)
     assert again == passage
 
 
@@ -332,7 +334,7 @@ def _bind(source: str, *, writable: bool = False) -> dict[str, object]:
 def test_no_program_is_run_where_the_machine_below_can_be_reached() -> None:
     plain = {"NetworkMode": "lab_default", "IpcMode": "private", "CapAdd": ["NET_ADMIN"]}
     volume = {"Type": "volume", "Source": "/var/lib/docker/volumes/x", "RW": True}
-    assert entered(_described(plain, volume, _bind("/srv/lab/prometheus.yml"))) == ""
+    assert find_way_out(_described(plain, volume, _bind("/srv/lab/prometheus.yml"))) == ""
     leading_out: list[Mapping[str, object]] = [
         {"Privileged": True},
         {"PidMode": "host"},
@@ -345,10 +347,10 @@ def test_no_program_is_run_where_the_machine_below_can_be_reached() -> None:
         {"SecurityOpt": ["seccomp=unconfined"]},
     ]
     for host in leading_out:
-        assert entered(_described(host)), host
+        assert find_way_out(_described(host)), host
     for source in ("/", "/var", "/run/docker.sock", "/var/run/docker.sock", "/etc", "/srv/d.sock"):
-        assert entered(_described({}, _bind(source))), source
-    assert entered(_described({}, _bind("/srv/lab", writable=True)))
+        assert find_way_out(_described({}, _bind(source))), source
+    assert find_way_out(_described({}, _bind("/srv/lab", writable=True)))
 
 
 def test_parts_of_operator_itself_are_not_the_labs() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from operator_sre.executor.sandbox import Limits
-from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, PREFIX, Cgroup, Cgroups
-from operator_sre.executor.sandbox.grouping import Grouping
+from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, PREFIX, BoxGroup, Cgroup, Cgroups
 from operator_sre.executor.sandbox.watch import MemoryWatch
 from operator_sre.processes.identity import process_of
 from tests.processes.waiting import eventually, gone
@@ -124,7 +123,7 @@ async def test_a_tree_that_grows_meanwhile_enters_whole() -> None:
     if not Cgroups().usable():
         pytest.skip("this user can make no cgroup on this machine")
     limits, watch = Limits(), MemoryWatch(1 << 40)
-    grouping = Grouping(Cgroups(), f"test-grow-{os.getpid()}", limits, watch)
+    grouping = BoxGroup(Cgroups(), f"test-grow-{os.getpid()}", limits, watch)
     grow = "f() { [ $1 -gt 0 ] && { f $(($1 - 1)) & sleep 60 & }; wait; }; f 12"
     root = await asyncio.create_subprocess_exec("bash", "-c", grow)
     process = process_of(root.pid)

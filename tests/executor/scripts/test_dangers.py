@@ -10,14 +10,14 @@ import pytest
 from operator_sre.executor.scripts.bash import dangers_of_bash
 from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
 from operator_sre.executor.scripts.flaws import Flaw, Layer
-from operator_sre.executor.scripts.python import dangers_of_python, parsed
+from operator_sre.executor.scripts.python import dangers_of_python, parse_script
 from tests.every import every
 from tests.measuring import GROWTH_MAX, growth
 
 
 def python(text: str) -> list[Flaw]:
     """What is dangerous in a Python script."""
-    tree = parsed(text)
+    tree = parse_script(text)
     assert isinstance(tree, ast.Module), tree
     return list(dangers_of_python(tree))
 
@@ -91,14 +91,14 @@ def test_python_that_says_what_it_does_is_let_through(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["(" * 5000, "x = (1,\n", "x = \0"])
 def test_python_that_cannot_be_read_is_a_flaw(text: str) -> None:
-    flaw = parsed(text)
+    flaw = parse_script(text)
     assert isinstance(flaw, Flaw)
     assert flaw.layer is Layer.SYNTAX
 
 
 @pytest.mark.parametrize("text", ["a=" * 4000 + "1", "-" * 9000 + "1"])
 def test_what_only_some_pythons_can_read_is_read_or_a_flaw(text: str) -> None:
-    found = parsed(text)
+    found = parse_script(text)
     assert isinstance(found, ast.Module) or found.layer is Layer.SYNTAX
 
 

@@ -21,7 +21,7 @@ class Hands:
 
     async def propose(self, tool: str, **arguments: Argument) -> Action:
         """The call as it would be judged, bound to what it is for."""
-        found = await self.registry.proposed(Action(tool, arguments))
+        found = await self.registry.propose(Action(tool, arguments))
         assert isinstance(found, Action), found
         return found
 
@@ -33,7 +33,7 @@ class Hands:
         self, tool: str, arguments: Mapping[str, Argument], *, job: Job | None = None
     ) -> Result:
         """What a tool answers to these very arguments."""
-        return await self.registry.named(tool).call(arguments, job or Job(timeout_s=60.0))
+        return await self.registry.get_tool(tool).call(arguments, job or Job(timeout_s=60.0))
 
     async def do(self, tool: str, *, timeout_s: float = 60.0, **arguments: Argument) -> Result:
         """Propose it and call it."""

@@ -18,8 +18,8 @@ from operator_sre.executor.tools.docker import (
     DockerStop,
     docker_tools,
 )
-from operator_sre.executor.tools.docker_looks import DockerInspect, DockerLogs
 from operator_sre.executor.tools.docker_networks import NetworkConnect, NetworkDisconnect
+from operator_sre.executor.tools.docker_state import DockerInspect, DockerLogs
 from operator_sre.executor.tools.docker_tool import DockerTool, Locks, is_name
 from tests.executor.docker.impostor import ID, answer, description, endless, listening, says
 from tests.executor.tools.hands import hands_on
@@ -151,7 +151,7 @@ async def test_without_an_engine_the_next_step_is_told(tool: str, tmp_path: Path
     assert (result.outcome, result.exit_code) == (Outcome.RAN, 1)
     assert result.category is FailureCategory.NETWORK
     assert result.data == {"error_category": "docker_unavailable", "next_action": "start_docker"}
-    assert result.stderr.endswith("Start Docker and look with: docker info")
+    assert result.stderr.endswith("Start Docker and check it with: docker info")
 
 
 @pytest.mark.asyncio

@@ -12,7 +12,7 @@ import pytest
 
 from operator_protocols.domain.action import Action, Argument, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_sre.executor.tools import replacing
+from operator_sre.executor.tools import replacement
 from operator_sre.executor.tools.files import (
     ReadFile,
     RestoreFile,
@@ -21,7 +21,7 @@ from operator_sre.executor.tools.files import (
     difference,
 )
 from operator_sre.executor.tools.registry import Registry
-from operator_sre.executor.tools.replacing import (
+from operator_sre.executor.tools.replacement import (
     ABSENT,
     FILE_BYTES_MAX,
     Kept,
@@ -48,7 +48,7 @@ def files(tmp_path: Path) -> Registry:
 
 
 async def _call(files: Registry, tool: str, arguments: Mapping[str, Argument]) -> Result:
-    return await files.named(tool).call(arguments, new_job())
+    return await files.get_tool(tool).call(arguments, new_job())
 
 
 async def _write(files: Registry, path: Path, text: str, **more: str) -> Result:
@@ -89,7 +89,7 @@ async def test_no_link_is_followed_and_nothing_else_is_opened(
     (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
     os.mkfifo(tmp_path / "pipe")
     for name, why in {
-        "link": "is a link: name the file that it leads to.",
+        "link": "is a symbolic link: name its target instead.",
         "folder/file": "name the file itself.",
         "pipe": "is not a regular file.",
         "real": "is not a regular file.",
@@ -142,7 +142,7 @@ async def test_what_somebody_changed_since_is_left_alone(files: Registry, tmp_pa
     file.write_text("theirs")
     back = await _undo(files, result)
     assert (back.ok, file.read_text()) == (False, "theirs")
-    assert "is not what it was" in back.stderr
+    assert "has changed since" in back.stderr
     stale = await _write(files, file, "mine", expect_sha256=hashlib.sha256(b"two").hexdigest())
     assert (stale.ok, file.read_text()) == (False, "theirs")
 
@@ -154,7 +154,7 @@ async def test_a_change_in_the_last_moment_is_seen(tmp_path: Path) -> None:
         assert isinstance(place, Place)
         old = place.state()
         file.write_text("theirs")
-        with pytest.raises(OSError, match="changed by somebody else"):
+        with pytest.raises(OSError, match="changed by another process"):
             place.put(State(b"mine"), old)
     assert (file.read_text(), names_in(tmp_path)) == ("theirs", ["a"])
 
@@ -206,7 +206,7 @@ async def test_people_see_the_difference_before_and_it_is_bound(
     file = tmp_path / "etc" / "a"
     file.write_text("listen 80\n")
     action = Action("write_file", {"path": str(file), "text": "listen 81\n"})
-    found = await files.proposed(action)
+    found = await files.propose(action)
     assert isinstance(found, Action)
     assert "-listen 80\n+listen 81" in found.expected
     assert found.inferred == ("expect_sha256",)
@@ -219,7 +219,7 @@ async def test_people_see_the_difference_before_and_it_is_bound(
 async def test_nothing_is_shown_of_what_may_not_be_seen(files: Registry, tmp_path: Path) -> None:
     for path in (tmp_path / "etc" / "a.key", tmp_path / "outside"):
         path.write_text("hunter2\n")
-        found = await files.proposed(Action("write_file", {"path": str(path), "text": "x"}))
+        found = await files.propose(Action("write_file", {"path": str(path), "text": "x"}))
         assert isinstance(found, Action)
         assert "hunter2" not in repr(found)
     result = await _write(files, tmp_path / "etc" / "a.key", "x")
@@ -229,7 +229,7 @@ async def test_nothing_is_shown_of_what_may_not_be_seen(files: Registry, tmp_pat
 async def test_what_is_kept_is_private_bounded_and_of_its_own_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "KEPT_MAX", 3)
+    monkeypatch.setattr(replacement, "KEPT_MAX", 3)
     kept = Kept(tmp_path / "kept")
     ids = [kept.keep("/etc/a", State(str(number).encode())) for number in range(5)]
     assert len(list((tmp_path / "kept").iterdir())) == 3
@@ -237,7 +237,7 @@ async def test_what_is_kept_is_private_bounded_and_of_its_own_file(
     for file in [tmp_path / "kept", *(tmp_path / "kept").iterdir()]:
         assert file.stat().st_mode & 0o077 == 0
     for id, path in [(ids[0], "/etc/a"), (ids[-1], "/etc/b"), ("../x", "/etc/a"), ("", "/etc/a")]:
-        with pytest.raises(OSError, match=r"kept"):
+        with pytest.raises(OSError, match=r"backup"):
             kept.load(id, path)
 
 

@@ -51,7 +51,7 @@ def services(tmp_path: Path, systemctl: StandIn) -> Registry:
 
 
 async def _call(services: Registry, verb: str, service: str = "nginx") -> Result:
-    tool = services.named(f"host_service_{verb}")
+    tool = services.get_tool(f"host_service_{verb}")
     assert isinstance(tool, ServiceTool)
     return await tool.call({"service": service}, new_job(20.0))
 
@@ -89,7 +89,7 @@ async def test_a_zero_that_is_not_so_is_no_success(
     result = await _call(services, verb)
     assert (result.ok, result.exit_code, result.undo) == (False, 1, None)
     assert result.category is FailureCategory.RUNTIME
-    assert ("Job for" if how == "fails" else "ended with 0, but") in result.stderr
+    assert ("Job for" if how == "fails" else "exited with 0, but") in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def _proposed(**arguments: int | str) -> Action:
-    found = await Registry((KillProcess(),)).proposed(Action("kill_process", arguments))
+    found = await Registry((KillProcess(),)).propose(Action("kill_process", arguments))
     assert isinstance(found, Action), found
     return found
 
@@ -228,7 +228,7 @@ async def test_the_operator_and_whatever_keeps_it_going_is_spared() -> None:
             given = {"pid": pid, "started": process.started}
             result = await KillProcess().call(given, new_job())
             assert result.category is FailureCategory.PERMISSION
-            assert "operator itself" in result.stderr
+            assert "Operator itself" in result.stderr
         assert popen.poll() is None
         popen.kill()
 

@@ -15,9 +15,9 @@ from operator_protocols.domain.verdict import Risk
 from operator_sre.executor.tools.parameters import (
     Invalid,
     Validated,
-    checked,
+    check_arguments,
     near,
-    parsed,
+    parse_pairs,
     validate,
 )
 from tests.every import every
@@ -102,25 +102,25 @@ def test_as_many_errors_as_there_are_wrong_ones(names: set[str]) -> None:
 @every(
     ("name", "value", "why"),
     [
-        ("count", True, "has to be an integer, and is true or false."),
-        ("count", "1", "has to be an integer, and is a text."),
-        ("count", 1.0, "has to be an integer, and is a number."),
-        ("count", 11, "has to be between 0 and 10."),
-        ("count", -1, "has to be between 0 and 10."),
-        ("count", 10**400, "has to be between 0 and 10."),
-        ("ratio", math.nan, "has to be a number, and is not a finite number."),
-        ("ratio", math.inf, "has to be a number, and is not a finite number."),
-        ("ratio", False, "has to be a number, and is true or false."),
-        ("force", 1, "has to be true or false, and is an integer."),
-        ("force", "true", "has to be true or false, and is a text."),
-        ("name", "", "has to be between 1 and 8 characters long."),
-        ("name", 7, "has to be a text, and is an integer."),
-        ("words", "abc", "has to be a list of texts, and is a text."),
-        ("words", ["a", 1], "has to be a list of texts, and is a list with an integer in it."),
-        ("words", ["a"] * 4, "has to be at most 3 items long."),
-        ("table", {"a": 1}, "has to be a table of texts, and is a table."),
-        ("table", [], "has to be a table of texts, and is a list."),
-        ("how", "never", "has to be one of slow, fast."),
+        ("count", True, "must be an integer, but is true or false."),
+        ("count", "1", "must be an integer, but is a string."),
+        ("count", 1.0, "must be an integer, but is a number."),
+        ("count", 11, "must be between 0 and 10."),
+        ("count", -1, "must be between 0 and 10."),
+        ("count", 10**400, "must be between 0 and 10."),
+        ("ratio", math.nan, "must be a number, but is not a finite number."),
+        ("ratio", math.inf, "must be a number, but is not a finite number."),
+        ("ratio", False, "must be a number, but is true or false."),
+        ("force", 1, "must be true or false, but is an integer."),
+        ("force", "true", "must be true or false, but is a string."),
+        ("name", "", "must be between 1 and 8 characters long."),
+        ("name", 7, "must be a string, but is an integer."),
+        ("words", "abc", "must be a list of strings, but is a string."),
+        ("words", ["a", 1], "must be a list of strings, but is a list with an integer in it."),
+        ("words", ["a"] * 4, "must be at most 3 items long."),
+        ("table", {"a": 1}, "must be a map of strings, but is a map."),
+        ("table", [], "must be a map of strings, but is a list."),
+        ("how", "never", "must be one of slow, fast."),
     ],
 )
 def test_what_is_wrong_is_told(name: str, value: object, why: str) -> None:
@@ -128,11 +128,11 @@ def test_what_is_wrong_is_told(name: str, value: object, why: str) -> None:
 
 
 def test_all_of_it_is_told_at_once() -> None:
-    found = checked(SPEC, {"nmae": "a", "count": True, "how": "never"})
+    found = check_arguments(SPEC, {"nmae": "a", "count": True, "how": "never"})
     assert isinstance(found, Result)
     assert (found.outcome, found.exit_code) == (Outcome.RAN, 2)
     assert (found.category, found.data) == (FailureCategory.SYNTAX, {"errors": 4})
-    for part in ("Did you mean 'name'?", "'name' is missing", "'count' has", "'how' has"):
+    for part in ("Did you mean 'name'?", "'name' is missing", "'count' must", "'how' must"):
         assert part in found.stderr
     assert near("zzz", ["name"]) == ""
     many = Invalid("sample", tuple(f"{number}." for number in range(60)))
@@ -161,7 +161,7 @@ def test_defaults_are_filled_in_and_values_are_taken_by_their_types() -> None:
 
 def test_texts_are_read_as_their_parameter_says() -> None:
     line = "name=a=b count=3 ratio=1e3 force=true words=x words=y table=k=v table=l= how=fast"
-    found, errors = parsed(SPEC, line.split())
+    found, errors = parse_pairs(SPEC, line.split())
     assert errors == []
     assert found == {
         "name": "a=b",
@@ -172,7 +172,9 @@ def test_texts_are_read_as_their_parameter_says() -> None:
         "words": ["x", "y"],
         "table": {"k": "v", "l": ""},
     }
-    found, errors = parsed(SPEC, ["name", "count=x", "count=1_0", "table=k", "force=yes", "name=a"])
+    found, errors = parse_pairs(
+        SPEC, ["name", "count=x", "count=1_0", "table=k", "force=yes", "name=a"]
+    )
     assert len(errors) == 3
     assert found == {"count": "x", "table": {}, "force": "yes", "name": "a"}
     assert len(_errors(found)) == 2
@@ -180,7 +182,7 @@ def test_texts_are_read_as_their_parameter_says() -> None:
 
 @given(some.lists(some.builds("{}={}".format, NAMES, some.text()) | some.text()))
 def test_every_text_is_read_or_told(pairs: list[str]) -> None:
-    found, errors = parsed(SPEC, pairs)
+    found, errors = parse_pairs(SPEC, pairs)
     assert found.keys() == {pair.partition("=")[0] for pair in pairs if "=" in pair}
     assert len(errors) >= sum("=" not in pair for pair in pairs)
     checked = validate(SPEC, found)

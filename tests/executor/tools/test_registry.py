@@ -20,7 +20,7 @@ from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.tools.registry import (
     Known,
     Registry,
-    inferred,
+    infer_arguments,
     known_from,
     state_of,
 )
@@ -47,16 +47,16 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
     assert REGISTRY.get("wait") is not None
     assert REGISTRY.get("wiat") is None
     with pytest.raises(NotFoundError, match=r"no tool 'wiat'. Did you mean 'wait'\?"):
-        REGISTRY.named("wiat")
+        REGISTRY.get_tool("wiat")
     with pytest.raises(NotFoundError, match="operator tools list"):
-        REGISTRY.named("zzz")
+        REGISTRY.get_tool("zzz")
 
 
 def test_every_call_is_validated_once_more_before_it_runs() -> None:
-    right = REGISTRY.validated(Action("wait", {"seconds": 3}))
+    right = REGISTRY.check_call(Action("wait", {"seconds": 3}))
     assert isinstance(right, Validated)
     for action in (Action("wait", {"seconds": True, "x": 1}), Action("nobody", {})):
-        wrong = REGISTRY.validated(action)
+        wrong = REGISTRY.check_call(action)
         assert isinstance(wrong, Result)
         assert wrong.exit_code == 2
 
@@ -80,31 +80,31 @@ def test_what_a_ticket_says_is_known() -> None:
 
 def test_what_is_missing_and_determined_is_filled_in_and_marked() -> None:
     known = Known({"target": ("node-1",)})
-    found = inferred(CHECK.spec, Action("check_port", {}), known)
+    found = infer_arguments(CHECK.spec, Action("check_port", {}), known)
     assert (found.arguments, found.inferred) == ({"target": "node-1"}, ("target",))
     given = Action("check_port", {"target": "store"})
-    assert inferred(CHECK.spec, given, known) == given
+    assert infer_arguments(CHECK.spec, given, known) == given
     several = Known({"target": ("a", "b")})
-    assert inferred(CHECK.spec, Action("check_port", {}), several).inferred == ()
+    assert infer_arguments(CHECK.spec, Action("check_port", {}), several).inferred == ()
     about = Action("check_port", {}, target="a")
-    assert inferred(CHECK.spec, about, several).arguments == {"target": "a"}
+    assert infer_arguments(CHECK.spec, about, several).arguments == {"target": "a"}
 
 
 @pytest.mark.asyncio
 async def test_a_call_is_completed_before_it_is_judged() -> None:
-    found = await REGISTRY.proposed(Action("wait", {"seconds": 300}))
+    found = await REGISTRY.propose(Action("wait", {"seconds": 300}))
     assert isinstance(found, Action)
     assert found.timeout_s > 300  # a command line's limit would end it too early
     assert found.expected
-    kept = await REGISTRY.proposed(Action("wait", {"seconds": 3}, timeout_s=7.0, expected="x"))
+    kept = await REGISTRY.propose(Action("wait", {"seconds": 3}, timeout_s=7.0, expected="x"))
     assert isinstance(kept, Action)
     assert (kept.timeout_s, kept.expected) == (7.0, "x")
-    wrong = await REGISTRY.proposed(Action("wait", {"seconds": 0}))
+    wrong = await REGISTRY.propose(Action("wait", {"seconds": 0}))
     assert isinstance(wrong, Invalid)
     shell = Action.shell("uptime")
-    assert await REGISTRY.proposed(shell) is shell
+    assert await REGISTRY.propose(shell) is shell
     unknown = Action("nobody", {"a": 1})
-    assert await REGISTRY.proposed(unknown) is unknown
+    assert await REGISTRY.propose(unknown) is unknown
 
 
 @pytest.mark.asyncio

@@ -91,7 +91,7 @@ async def test_without_kubectl_nothing_is_run(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_pod_that_cannot_be_seen_has_no_identity(tmp_path: Path) -> None:
     said = 'Error from server (NotFound): pods "web-0" not found'
-    with pytest.raises(ExecutorError, match="cannot be looked at"):
+    with pytest.raises(ExecutorError, match="cannot be read"):
         await _shell(tmp_path, _failing(tmp_path, said)).identify()
 
 

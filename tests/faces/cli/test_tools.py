@@ -53,8 +53,8 @@ def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["kill_process", "--arg", "pid=x", "--arg", "sgnal=TERM"], 2, "'signal'.*'pid' has to be"),
-        (["wait", "--arg", "seconds=301"], 2, "'seconds' has to be between 1 and 300"),
+        (["kill_process", "--arg", "pid=x", "--arg", "sgnal=TERM"], 2, "'signal'.*'pid' must be"),
+        (["wait", "--arg", "seconds=301"], 2, "'seconds' must be between 1 and 300"),
         (["wait", "--json-args", "no-such.json"], 2, "cannot be read"),
         (["nobody"], 2, "There is no tool 'nobody'"),
         (["host_service_stop", "--arg", "service=dbus"], 3, "'services: deny' names it"),

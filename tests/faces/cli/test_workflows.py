@@ -175,7 +175,7 @@ steps:
     assert done.code == 0
     told = done.json["workflow"]
     assert (told["state"], told["undoes"]) == ("cancelled", True)
-    assert told["reason"].endswith("taken back: make")
+    assert told["reason"].endswith("rolled back: make")
     eventually(lambda: not running.runs, "it has ended")
     assert running.end() == 1
     assert (made.is_dir(), undone.is_dir()) == (True, True)

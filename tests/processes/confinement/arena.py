@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from operator_sre.enforcement import landlock_abi
+from operator_sre.processes.background import adopt_orphans
 from operator_sre.processes.confinement import landlock
-from operator_sre.processes.detaching import adopt_orphans
 from operator_sre.processes.identity import rows
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.daemon import Runner, listening_socket

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from operator_sre.enforcement import why_not_confined
-from operator_sre.processes.confinement.call import Call, RefusedError, signed
+from operator_sre.processes.confinement.call import Call, RefusedError, to_signed
 from operator_sre.processes.confinement.calls import LAST, NUMBERS, machine_index
 from operator_sre.processes.confinement.cell import CAPABILITIES, Command, Limits, Walls, Zygote
 from operator_sre.processes.confinement.cells import Cells, needs_read_search
@@ -343,7 +343,7 @@ async def test_a_guard_remembers_each_refusal_once_and_not_too_many() -> None:
 
 
 def test_what_the_kernel_tells_is_read() -> None:
-    assert signed(0xFFFFFF9C) == -100
+    assert to_signed(0xFFFFFF9C) == -100
     assert RefusedError(1, "x").report == "x"
     usage = usage_of((os.getpid(),))
     assert usage.tasks >= 1

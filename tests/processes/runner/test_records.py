@@ -156,8 +156,8 @@ def test_old_outputs_are_removed(folder: Path) -> None:
 
 @pytest.mark.parametrize("job", ["", ".", "..", "a/b", "../x", "x" * 129, "a b", "a\0", "a\n+b"])
 def test_a_name_that_is_a_path_names_no_job(records: Records, folder: Path, job: str) -> None:
-    for verb in (records.begun, records.forbid, lambda name: output_folder(folder, name)):
-        with pytest.raises(ValueError, match="cannot name a job"):
+    for verb in (records.has_begun, records.forbid, lambda name: output_folder(folder, name)):
+        with pytest.raises(ValueError, match="is not a valid job id"):
             verb(job)
 
 
@@ -207,7 +207,7 @@ def test_a_damaged_beginning_forgets_nothing(folder: Path, damage: bytes) -> Non
     text = (folder / "done").read_bytes().partition(b"\n")[2]
     (folder / "done").write_bytes(damage + text)
     later = _again(folder)
-    assert later.begun("job-1")
+    assert later.has_begun("job-1")
     assert later.done("job-1") == Done("job-1", 0)
 
 
@@ -218,7 +218,7 @@ def test_what_is_old_is_put_aside_while_it_runs(folder: Path) -> None:
     text = (folder / "done").read_bytes().partition(b"\n")[2]
     (folder / "done").write_bytes(b"1000.0\n" + text)
     records.tidy()
-    assert records.begun("job-1")
+    assert records.has_begun("job-1")
     assert records.claim(_claim("job-2"))
     records.finish(Done("job-2", 0))
     assert b"job-1" not in (folder / "done").read_bytes()

@@ -248,10 +248,10 @@ async def test_a_lever_that_the_gate_blocks_is_never_asked_about(tmp_path: Path)
     result = await tools["wipe"].call({"target": "db"}, new_job())
     assert result.outcome is Outcome.REFUSED
     registry = Registry(tools.values())
-    found = await registry.proposed(Action("wipe", {"target": "db"}))
+    found = await registry.propose(Action("wipe", {"target": "db"}))
     assert isinstance(found, Invalid)
     assert "the gate blocks" in found.sentence
-    fine = await registry.proposed(Action("stop", {"target": "web-1"}, target="web-1"))
+    fine = await registry.propose(Action("stop", {"target": "web-1"}, target="web-1"))
     assert isinstance(fine, Action)
 
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
         SubjectSettings,
     )
     from operator_sre.engine import LocalEngine
+    from operator_sre.executor.jobs import RunningJobs
     from operator_sre.executor.programs import Programs
-    from operator_sre.executor.running import Running
     from operator_sre.executor.spool import Spool
     from operator_sre.gate import Answering, Standing, Terms
     from operator_sre.gate.policy import Rulebook
@@ -135,11 +135,11 @@ class App:
         return Answering(self.store.approvals, self.permissions, self.terms)
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningJobs:
         """What commands of this home run on this machine."""
-        from operator_sre.executor.running import Running
+        from operator_sre.executor.jobs import RunningJobs
 
-        return Running(self.config.home / "runner")
+        return RunningJobs(self.config.home / "runner")
 
     @property
     def programs(self) -> Programs:

@@ -18,7 +18,7 @@ SETTINGS_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A Unix socket or a URL; `certificates` is a folder with those that TLS needs.
+    """A Unix socket or a URL; `certificates` is the folder with the TLS certificates.
 
     `problem` says why nothing can be reached this way.
     """
@@ -33,7 +33,7 @@ class Address:
 
     @property
     def is_missing(self) -> bool:
-        """There is not even a socket, so nobody can answer."""
+        """There is no socket, so no engine can answer."""
         return bool(self.socket) and not Path(self.socket).exists()
 
 
@@ -41,10 +41,10 @@ def address_here(environment: Mapping[str, str] | None = None) -> Address:
     """What `DOCKER_HOST` says, else the chosen context, else the first socket there is."""
     known = os.environ if environment is None else environment
     home = Path(known.get("HOME") or "/")
-    if told := known.get("DOCKER_HOST", ""):
+    if address := known.get("DOCKER_HOST", ""):
         is_safe = known.get("DOCKER_TLS_VERIFY", "") not in ("", "0")
         certificates = known.get("DOCKER_CERT_PATH") or str(home / ".docker")
-        return _parsed(told, certificates if is_safe else "", "DOCKER_HOST")
+        return _parse_address(address, certificates if is_safe else "", "DOCKER_HOST")
     settings = Path(known.get("DOCKER_CONFIG") or home / ".docker")
     context = known.get("DOCKER_CONTEXT") or _text(
         _read(settings / "config.json"), "currentContext"
@@ -59,7 +59,9 @@ def address_here(environment: Mapping[str, str] | None = None) -> Address:
             return Address(problem=f"The Docker context {context[:60]!r} cannot be read.")
         folder = settings / "contexts" / "tls" / name / "docker"
         certificates = str(folder) if folder.is_dir() else ""
-        return _parsed(host, certificates, f"The host of the Docker context {context[:60]!r}")
+        return _parse_address(
+            host, certificates, f"The host of the Docker context {context[:60]!r}"
+        )
     runtime = known.get("XDG_RUNTIME_DIR", "")
     places = (
         DEFAULT,
@@ -69,12 +71,12 @@ def address_here(environment: Mapping[str, str] | None = None) -> Address:
     return Address(socket=next((place for place in places if _is_socket(place)), DEFAULT))
 
 
-def _parsed(told: str, certificates: str, where: str) -> Address:
+def _parse_address(address: str, certificates: str, where: str) -> Address:
     try:
-        parts = urlsplit(told)
+        parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
-        return Address(problem=f"{where} is not an address.")
+        return Address(problem=f"{where} is not a valid address.")
     if parts.scheme == "unix" and parts.path.startswith("/") and not host:
         return Address(socket=parts.path)
     if parts.scheme in ("tcp", "http", "https") and host and not parts.username:
@@ -82,7 +84,7 @@ def _parsed(told: str, certificates: str, where: str) -> Address:
         shown = f"[{host}]" if ":" in host else host
         scheme, standard = ("https", 2376) if is_safe else ("http", 2375)
         return Address(url=f"{scheme}://{shown}:{port or standard}", certificates=certificates)
-    return Address(problem=f"{where} has to be unix:///path or tcp://host:port.")
+    return Address(problem=f"{where} must be unix:///path or tcp://host:port.")
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -114,7 +114,7 @@ class Container(msgspec.Struct, rename="pascal"):
 
     @property
     def label(self) -> str:
-        """How people are told of it."""
+        """The label shown to people."""
         return f"{self.name.removeprefix('/')} ({self.id[:12]})"
 
     @property
@@ -140,7 +140,7 @@ class Network(msgspec.Struct, rename="pascal"):
     def others(self, container: str) -> tuple[str, ...]:
         """Who else is on it."""
         members = (self.containers or {}).items()
-        return tuple(sorted(one.name for member, one in members if member != container))
+        return tuple(sorted(each.name for member, each in members if member != container))
 
 
 class Created(msgspec.Struct, rename="pascal"):

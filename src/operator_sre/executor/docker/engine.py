@@ -16,8 +16,6 @@ from operator_protocols.errors import OperatorError
 from operator_sre.executor.docker.address import Address, address_here
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 __all__ = ["ANSWER_S", "Answer", "Engine", "EngineError"]
@@ -28,7 +26,7 @@ ANSWER_S = 15.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 MESSAGE_CHARACTERS_MAX = 500
 OK, NOT_MODIFIED, CLIENT_ERROR = 200, 304, 400
-START = "Start Docker and look with: docker info"
+START = "Start Docker and check it with: docker info"
 
 T = TypeVar("T")
 
@@ -58,7 +56,7 @@ class _Complaint(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine said to one question."""
+    """The answer of the engine to one request."""
 
     status: int
     content: bytes
@@ -72,17 +70,19 @@ class Answer:
     def message(self) -> str:
         """Why it refused, in its own words and one line."""
         try:
-            told = msgspec.json.decode(self.content, type=_Complaint).message
+            message = msgspec.json.decode(self.content, type=_Complaint).message
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            told = ""
-        return " ".join(told.split())[:MESSAGE_CHARACTERS_MAX] or f"status {self.status}"
+            message = ""
+        return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX] or f"status {self.status}"
 
     def read(self, kind: type[T]) -> T:
         """Its content as what it has to be."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise EngineError("What answers there does not answer as Docker does.") from None
+            raise EngineError(
+                "The service at this address does not answer as Docker does."
+            ) from None
 
 
 class Engine:
@@ -109,7 +109,8 @@ class Engine:
                 content += chunk
                 if len(content) > ANSWER_BYTES_MAX:
                     raise EngineError(
-                        f"Docker's answer has more than {ANSWER_BYTES_MAX} bytes.", sent=True
+                        f"Docker's answer is larger than {ANSWER_BYTES_MAX // 1024**2} MB.",
+                        sent=True,
                     )
         return Answer(status, bytes(content))
 
@@ -123,12 +124,12 @@ class Engine:
         body: Mapping[str, object] | None = None,
         timeout_s: float = ANSWER_S,
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """One question; the status, and the answer as it comes."""
+        """Send one request; yields the status and a stream of the answer."""
         import httpx2
 
         address = self._address or address_here()
         if address.problem:
-            raise EngineError(address.problem, next_step="Correct it, or unset it.")
+            raise EngineError(address.problem, next_step="Correct the address, or unset it.")
         try:
             async with asyncio.timeout(timeout_s), _client(address) as client:
                 request = client.build_request(
@@ -152,7 +153,7 @@ class Engine:
                 unreachable = EngineError(
                     f"This user may not use Docker at {str(address)!r}.",
                     failure=FailureCategory.PERMISSION,
-                    next_step="Add them to the group docker, or let root run it.",
+                    next_step="Add the user to the group docker, or run Operator as root.",
                 )
             else:
                 unreachable = EngineError(f"No Docker engine answers at {str(address)!r}.")
@@ -169,13 +170,30 @@ class Engine:
 
 @asynccontextmanager
 async def _client(address: Address) -> AsyncIterator[httpx2.AsyncClient]:
+    # Whom to trust; a bare context where there is no TLS, because a full one takes 70 ms.
+    import ssl
+
     import httpx2
 
     from operator_sre.transport import ClosingTransport
 
-    transport = ClosingTransport(
-        uds=address.socket or None, verify=_trust(address), trust_env=False
-    )
+    if not address.url.startswith("https://"):
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    elif not address.certificates:
+        trust = ssl.create_default_context()
+    else:
+        folder = Path(address.certificates)
+        try:
+            trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+            if (folder / "cert.pem").exists():
+                trust.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        except OSError:  # that of TLS is one
+            raise EngineError(
+                f"The certificates for Docker in {address.certificates!r} cannot be read.",
+                failure=FailureCategory.PERMISSION,
+                next_step="Put ca.pem, cert.pem and key.pem into that folder.",
+            ) from None
+    transport = ClosingTransport(uds=address.socket or None, verify=trust, trust_env=False)
     async with httpx2.AsyncClient(
         transport=transport,
         base_url=address.url,
@@ -183,25 +201,3 @@ async def _client(address: Address) -> AsyncIterator[httpx2.AsyncClient]:
         trust_env=False,
     ) as client:
         yield client
-
-
-def _trust(address: Address) -> ssl.SSLContext:
-    """Whom to trust; a bare context where there is no TLS, because a full one takes 70 ms."""
-    import ssl
-
-    if not address.url.startswith("https://"):
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not address.certificates:
-        return ssl.create_default_context()
-    folder = Path(address.certificates)
-    try:
-        context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-        if (folder / "cert.pem").exists():
-            context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    except OSError:  # that of TLS is one
-        raise EngineError(
-            f"The certificates for Docker in {address.certificates!r} cannot be read.",
-            failure=FailureCategory.PERMISSION,
-            next_step="It needs ca.pem, cert.pem and key.pem there.",
-        ) from None
-    return context

@@ -13,15 +13,15 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
 from operator_sre.executor.docker.answers import Created, Exec
-from operator_sre.executor.docker.ending import end_marked, new_mark
 from operator_sre.executor.docker.engine import ANSWER_S, Engine, EngineError
 from operator_sre.executor.docker.frames import Frames
+from operator_sre.executor.docker.marks import end_marked, new_mark
 from operator_sre.processes.capture import Capture
 
 __all__ = ["Exec", "Inside", "run_inside"]
 
 OUTPUT_BYTES_MAX = 64 * 1024
-# How long nothing is said before the engine is asked whether the program still runs: a child that
+# After so long without output, ask the engine whether the program still runs: a child that
 # keeps its output open must not keep us.
 QUIET_S = 0.5
 # How long after its end something may still be on its way: a proxy or a busy machine is slow.
@@ -47,7 +47,7 @@ async def run_inside(engine: Engine, inside: Inside, job: Job) -> Result:
 
     Raises EngineError only where nothing was started.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     mark = new_mark()
     given = [f"{name}={value}" for name, value in inside.environment.items()]
     body = {
@@ -69,19 +69,19 @@ async def run_inside(engine: Engine, inside: Inside, job: Job) -> Result:
         )
     running = _Running(engine, made.read(Created).id, job)
     try:
-        ended = await running.follow(begun + job.timeout_s)
+        ended = await running.follow(started + job.timeout_s)
     except EngineError as error:
         if not (error.sent or running.is_started):
             raise
         left = await end_marked(engine, inside.container, mark, user=inside.user)
-        return running.lost(f"{error} {left}".strip(), time.monotonic() - begun)
+        return running.lost_result(f"{error} {left}".strip(), time.monotonic() - started)
     except asyncio.CancelledError:
         await asyncio.shield(end_marked(engine, inside.container, mark, user=inside.user))
         raise
     if ended is None:
         left = await end_marked(engine, inside.container, mark, user=inside.user)
-        return running.result(Outcome.TIMED_OUT, EXIT_TIMED_OUT, time.monotonic() - begun, left)
-    return running.result(Outcome.RAN, ended, time.monotonic() - begun)
+        return running.result(Outcome.TIMED_OUT, EXIT_TIMED_OUT, time.monotonic() - started, left)
+    return running.result(Outcome.RAN, ended, time.monotonic() - started)
 
 
 class _Running:
@@ -103,7 +103,7 @@ class _Running:
             chunks,
         ):
             if not 200 <= status < 300:
-                raise EngineError(f"Docker did not start it: status {status}.")
+                raise EngineError(f"Docker did not start the command: status {status}.")
             self.is_started = True
             pieces = _Pieces(chunks)
             is_over = False
@@ -132,14 +132,14 @@ class _Running:
             seen = await self._look()
             if not seen.running and seen.exit_code is not None:
                 return seen.exit_code
-        raise EngineError("Docker does not know how it ended.", sent=True)
+        raise EngineError("Docker does not know the exit code of the command.", sent=True)
 
     def result(self, outcome: Outcome, exit_code: int, duration_s: float, note: str = "") -> Result:
-        """What became of it, with all that it said."""
+        """The outcome, with all the output."""
         stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
-        if exit_code in (EXIT_CANNOT_RUN, EXIT_NOT_FOUND) and (told := _OCI.search(stdout)):
-            # The engine's own complaint comes as if the program had said it.
-            stdout, stderr = _OCI.sub("", stdout).strip(), told[0]
+        if exit_code in (EXIT_CANNOT_RUN, EXIT_NOT_FOUND) and (match := _OCI.search(stdout)):
+            # The engine reports its own error as output of the program.
+            stdout, stderr = _OCI.sub("", stdout).strip(), match[0]
             exit_code = EXIT_NOT_FOUND if _NOT_FOUND.search(stderr) else EXIT_CANNOT_RUN
         stderr = f"{stderr.rstrip()}\n{note}".lstrip() if note else stderr
         return Result(
@@ -147,7 +147,7 @@ class _Running:
             exit_code=exit_code,
             stdout=stdout,
             stderr=stderr,
-            truncated=any(one.truncated for one in self._kept.values()),
+            truncated=any(each.truncated for each in self._kept.values()),
             duration_s=round(duration_s, 4),
             category=category_of(exit_code=exit_code, outcome=outcome, stderr=stderr),
             data={"ended": not note} if outcome is Outcome.TIMED_OUT else {},
@@ -155,13 +155,13 @@ class _Running:
             stderr_bytes=self._kept[2].seen,
         )
 
-    def lost(self, note: str, duration_s: float) -> Result:
-        """Nobody knows what became of it: the engine went away."""
+    def lost_result(self, note: str, duration_s: float) -> Result:
+        """The result when the engine went away: the outcome is unknown."""
         stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
         return Result(
             Outcome.UNKNOWN,
             stdout=stdout,
-            stderr=f"{stderr}{note} Whether it still runs is not known.",
+            stderr=f"{stderr}{note} It is unknown whether the command still runs.",
             duration_s=round(duration_s, 4),
             category=FailureCategory.NETWORK,
             data={"error_category": EngineError.category.value},

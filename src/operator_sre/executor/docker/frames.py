@@ -40,7 +40,7 @@ class Frames:
                 number, self._left = _HEADER.unpack(self._header)
                 if number > STDERR or self._header[1:4] != b"\0\0\0":
                     raise EngineError(
-                        "What answers there does not answer as Docker does.", sent=True
+                        "The service at this address does not answer as Docker does.", sent=True
                     )
-                # What stdin was given is told as stdout, as the engine's own command line does.
+                # Stdin frames count as stdout, as in the engine's own command line.
                 self._number, self._header = number or STDOUT, b""

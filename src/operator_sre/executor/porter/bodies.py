@@ -1,6 +1,6 @@
-"""What may stand in the body of a request: read into a known shape, and written anew from it.
+"""What may stand in the body of a request: parsed into a known shape, and serialized again.
 
-The engine reads the names of fields in any case and takes the last of those that are named twice.
+The engine ignores the case of field names and takes the last of duplicate fields.
 So nothing is handed on but what was understood here, and a field that is not known is refused.
 """
 
@@ -44,22 +44,22 @@ def nothing(body: bytes) -> bytes | str:
 
 def program_of(body: bytes) -> bytes | str:
     """A program to run in a container: never privileged."""
-    told = _read(body, _Program)
-    if told is None:
-        return "Only a program, its user, its folder, its variables and its streams may be named."
-    if told.privileged:
-        return "A privileged program is not run here."
-    if not told.cmd or len(told.cmd) + len(told.env or ()) > WORDS_MAX:
-        return f"A program has between 1 and {WORDS_MAX} words and variables."
-    return msgspec.json.encode(told)
+    program = _read(body, _Program)
+    if program is None:
+        return "Only the program, its user, working directory, variables and streams may be set."
+    if program.privileged:
+        return "Privileged programs are refused."
+    if not program.cmd or len(program.cmd) + len(program.env or ()) > WORDS_MAX:
+        return f"A program must have between 1 and {WORDS_MAX} arguments and variables."
+    return msgspec.json.encode(program)
 
 
 def beginning_of(body: bytes) -> bytes | str:
-    """How a program is begun."""
-    told = _read(body or b"{}", _Beginning)
-    if told is None:
-        return "Only Detach, Tty and ConsoleSize may be said when a program is begun."
-    return msgspec.json.encode(told)
+    """The body that starts a program."""
+    program = _read(body or b"{}", _Beginning)
+    if program is None:
+        return "Only Detach, Tty and ConsoleSize may be set when a program is started."
+    return msgspec.json.encode(program)
 
 
 def _read(body: bytes, kind: type[T]) -> T | None:

@@ -20,7 +20,7 @@ _OTHER = re.compile(rb"([A-Z]{1,16} /[!-~]{0,150})[!-~]* HTTP/1\.1")
 _HEADER = re.compile(rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):([ -~\t]*)")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _CONNECTION = frozenset({"close", "keep-alive", "upgrade"})
-# Said twice they could mean two things.
+# Duplicates would be ambiguous.
 _ONCE = ("host", "content-length", "upgrade", "connection")
 
 
@@ -41,44 +41,46 @@ def read_head(raw: bytes) -> Head | Refused:
     first = _LINE.fullmatch(lines[0])
     if first is None:
         other = _OTHER.fullmatch(lines[0])
-        return Refused(f"{other[1].decode()} does not pass.") if other else _bad("its first line")
+        if other is None:
+            return _bad("malformed request line")
+        return Refused(f"{other[1].decode()} is not allowed.")
     if len(lines) > HEADERS_MAX:
-        return _bad("its many headers")
+        return _bad("too many headers")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         found = _HEADER.fullmatch(line)
         if found is None:
-            return _bad("a header")
+            return _bad("malformed header")
         name = found[1].decode().lower()
         if name in headers and name in _ONCE:
-            return _bad(f"{name}, which is there twice")
+            return _bad(f"duplicate header {name}")
         headers[name] = found[2].decode().strip(" \t")
     # The head as a whole: how long its body is, and what becomes of the connection.
     method = first[1].decode()
     target = first[2].decode()
     if "host" not in headers:
-        return _bad("its missing host")
+        return _bad("missing Host header")
     if "transfer-encoding" in headers or "trailer" in headers or "te" in headers:
-        return Refused("Say how long the body is: nothing is taken in chunks.", LENGTH_REQUIRED)
+        return Refused("Send a Content-Length header: chunked bodies are refused.", LENGTH_REQUIRED)
     if "expect" in headers:
-        return _bad("what it expects")
-    told = headers.get("content-length", "0")
-    if _DIGITS.fullmatch(told) is None:
-        return _bad("its length")
-    length = int(told)
+        return _bad("Expect header")
+    digits = headers.get("content-length", "0")
+    if _DIGITS.fullmatch(digits) is None:
+        return _bad("malformed Content-Length")
+    length = int(digits)
     if length > BODY_BYTES_MAX:
-        return Refused(f"The body is larger than {BODY_BYTES_MAX} bytes.", TOO_LARGE)
+        return Refused(f"The body is larger than {BODY_BYTES_MAX // 1024**2} MB.", TOO_LARGE)
     if length and method != "POST":
-        return _bad("a body where none belongs")
-    words = {one.strip().lower() for one in headers.get("connection", "close").split(",")}
+        return _bad("unexpected body")
+    words = {each.strip().lower() for each in headers.get("connection", "close").split(",")}
     if not words <= _CONNECTION:
-        return _bad("its connection")
+        return _bad("malformed Connection header")
     upgrades = "upgrade" in words
     if upgrades is not ("upgrade" in headers) or headers.get("upgrade", "tcp").lower() != "tcp":
-        return Refused("A connection becomes nothing but a plain stream here.")
+        return Refused("A connection can only be upgraded to a plain stream.")
     path, _, query = target.partition("?")
     return Head(method, path, query, length, upgrades)
 
 
-def _bad(what: str) -> Refused:
-    return Refused(f"This is no request that is understood here, because of {what}.", BAD)
+def _bad(reason: str) -> Refused:
+    return Refused(f"This request is not valid: {reason}.", BAD)

@@ -18,23 +18,23 @@ import msgspec
 from operator_sre.executor.docker.address import Address
 from operator_sre.executor.docker.engine import Engine, EngineError
 from operator_sre.executor.porter.heads import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
-from operator_sre.executor.porter.owning import Lab
-from operator_sre.executor.porter.relaying import Peer, relay, request_of
-from operator_sre.executor.porter.rules import About, Refused, allowed, narrowed
+from operator_sre.executor.porter.lab import Lab
+from operator_sre.executor.porter.relay import Peer, relay, request_of
+from operator_sre.executor.porter.rules import About, Refused, find_passage, narrow
 
 __all__ = ["CONNECTIONS_MAX", "Porter"]
 
 CONNECTIONS_MAX = 32
 REQUEST_S_MAX = 10.0
 LINGER_S = 1.0
-# How many more than are served are told so; all others are let go without a word.
+# So many connections above the limit get an answer; all others are closed at once.
 SPARE = 32
 # A log may be followed for long, but nothing is held open for ever.
 PASSAGE_S_MAX = 3600.0
 OK, BAD, AWAY, BUSY = 200, 400, 502, 503
 SHOWN_CHARACTERS_MAX = 200
 _CREDENTIALS = struct.Struct("3i")
-_TOO_MANY = Refused("There are too many connections; come back later.", BUSY)
+_TOO_MANY = Refused("Too many connections. Try again later.", BUSY)
 log = logging.getLogger(__name__)
 
 
@@ -54,7 +54,7 @@ class Porter:
     @asynccontextmanager
     async def serve(self, path: Path) -> AsyncIterator[None]:
         """Listen on this socket, which its owner and their group may use."""
-        server = await asyncio.start_unix_server(self._met, str(path), limit=HEAD_BYTES_MAX)
+        server = await asyncio.start_unix_server(self._accept, str(path), limit=HEAD_BYTES_MAX)
         _share(path)
         try:
             yield
@@ -66,12 +66,12 @@ class Porter:
             await asyncio.gather(*every, return_exceptions=True)
             _forget(path)
 
-    def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         near, many = (reader, writer), len(self._open)
         if many < self._connections_max:
             self._begin(self._open, near, self._pass(near))
         elif len(self._told) < SPARE:
-            log.warning("refused a connection of %s: there are %d already", _who(writer), many)
+            log.warning("refused a connection from %s: %d are open", _who(writer), many)
             self._begin(self._told, near, _say(near, _answer(_TOO_MANY)))
         else:
             writer.transport.abort()
@@ -88,16 +88,16 @@ class Porter:
             async with asyncio.timeout(PASSAGE_S_MAX):
                 await work
         except TimeoutError:
-            log.warning("ended a passage after %g s", PASSAGE_S_MAX)
+            log.warning("closed a connection after %g s", PASSAGE_S_MAX)
         except OSError:
-            log.debug("a passage was broken off")
+            log.debug("a connection was lost")
         finally:
             work.close()
             near[1].close()
 
     async def _pass(self, near: Peer) -> None:
         """Read the one request of a connection, and answer it."""
-        shown = "what cannot be read"
+        shown = "unreadable request"
         try:
             async with asyncio.timeout(REQUEST_S_MAX):
                 read = read_head(await near[0].readuntil(b"\r\n\r\n"))
@@ -108,30 +108,30 @@ class Porter:
             read = Refused("The head of this request is too long.", BAD)
         except asyncio.IncompleteReadError as error:
             if error.expected is None and not error.partial:
-                return  # somebody looked whether we are here, and wanted nothing
-            read = Refused("The request did not come whole.", BAD)
+                return  # a connection check without a request
+            read = Refused("The request is incomplete.", BAD)
         except TimeoutError:
-            read = Refused("The request did not come in time.", BAD)
+            read = Refused("The request timed out.", BAD)
         if isinstance(read, Head):
-            refused = await self._judged(near, read, body)
+            refused = await self._pass_request(near, read, body)
         else:
             refused = read
         if refused is not None:
-            log.warning("refused %r of %s: %s", shown, _who(near[1]), refused.reason)
+            log.warning("refused %r from %s: %s", shown, _who(near[1]), refused.reason)
             await _say(near, _answer(refused, is_head=shown.startswith("HEAD ")))
 
-    async def _judged(self, near: Peer, head: Head, body: bytes) -> Refused | None:
+    async def _pass_request(self, near: Peer, head: Head, body: bytes) -> Refused | None:
         """Pass it on when it may, and say nothing; else why not."""
-        passage = allowed(head.method, head.path, head.query, body)
+        passage = find_passage(head.method, head.path, head.query, body)
         if isinstance(passage, Refused):
             return passage
         if head.upgrades and not passage.upgrades:
-            return Refused("Only the streams of a program that was begun may be spoken to.")
+            return Refused("Only the streams of a started program may be upgraded.")
         try:
             if passage.about is About.LIST:
                 # A list of the lab's own: the engine is asked for these only, and its answer is
                 # sifted.
-                listing = narrowed(passage, self._lab.project)
+                listing = narrow(passage, self._lab.project)
                 if isinstance(listing, Refused):
                     return listing
                 parameters = dict(listing.query)
@@ -143,7 +143,7 @@ class Porter:
                 )
                 if isinstance(own, Refused):
                     return own
-                await _say(near, _framed(OK, own))
+                await _say(near, _frame(OK, own))
                 return None
             if passage.about is About.CONTAINER:
                 full_id = await self._lab.container(passage.name, enters=passage.enters)
@@ -154,7 +154,7 @@ class Porter:
             if isinstance(full_id, Refused):
                 return full_id
             if passage.method == "POST":
-                log.info("passed POST %s of %s", passage.path(full_id), _who(near[1]))
+                log.info("passed POST %s from %s", passage.path(full_id), _who(near[1]))
             target = passage.target(full_id)
             request = request_of(passage.method, target, passage.body, upgrades=head.upgrades)
             await relay(near, self._socket, request, upgrades=head.upgrades)
@@ -172,7 +172,7 @@ def _forget(path: Path) -> None:
 
 
 async def _say(near: Peer, answer: bytes) -> None:
-    """Answer, and hear the other side out for a moment: whoever still sends would miss it."""
+    """Answer, and read on for a moment: a peer that still sends would miss the answer."""
     near[1].write(answer)
     near[1].write_eof()
     await near[1].drain()
@@ -188,18 +188,18 @@ def _who(writer: asyncio.StreamWriter) -> str:
     place = writer.get_extra_info("socket")
     if place is None or not hasattr(socket, "SO_PEERCRED"):
         return "somebody"
-    told = place.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(told)
+    credentials = place.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(credentials)
     return f"user {user}, process {pid}"
 
 
 def _answer(refused: Refused, *, is_head: bool = False) -> bytes:
     """A refusal, as the engine itself would say it."""
     body = msgspec.json.encode({"message": f"operator porter: {refused.reason}"})
-    return _framed(refused.status, body, is_head=is_head)
+    return _frame(refused.status, body, is_head=is_head)
 
 
-def _framed(status: int, body: bytes, *, is_head: bool = False) -> bytes:
+def _frame(status: int, body: bytes, *, is_head: bool = False) -> bytes:
     words = http.client.responses.get(status, "Error")
     head = (
         f"HTTP/1.1 {status:d} {words}\r\nContent-Type: application/json\r\n"

@@ -1,6 +1,6 @@
 """What may be asked of a Docker engine, as a table: what is not in it is refused.
 
-A request that passes is written anew from what was understood of it. Nothing that came from
+A request that passes is built again from its parsed form. Nothing that came from
 outside is handed on as it came: no path, no header, no field of a body.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 
 from operator_sre.executor.porter.bodies import beginning_of, nothing, program_of
 
-__all__ = ["About", "Passage", "Refused", "allowed", "narrowed"]
+__all__ = ["About", "Passage", "Refused", "find_passage", "narrow"]
 
 FORBIDDEN = 403
 QUERY_BYTES_MAX = 8 * 1024
@@ -42,7 +42,7 @@ _SIGNAL = re.compile(r"[A-Za-z0-9+-]{0,16}")
 _UNTIL = re.compile(r"|not-running|next-exit|removed")
 _COLUMNS = re.compile(r"[A-Za-z0-9 ,_:=-]{0,200}")
 _FILTERS = re.compile(r"[^\0]{0,4096}")
-# What a list may be narrowed by; not by images, volumes or containers that are somebody else's.
+# What a list may be narrowed by; not by images, volumes or containers of others.
 _KNOWN_FILTERS = frozenset({"exited", "health", "id", "label", "name", "network", "status"})
 
 
@@ -93,8 +93,8 @@ class Passage:
 
     def target(self, full_id: str = "") -> str:
         """The path with its parameters."""
-        asked = urlencode(self.query)
-        return f"{self.path(full_id)}?{asked}" if asked else self.path(full_id)
+        query = urlencode(self.query)
+        return f"{self.path(full_id)}?{query}" if query else self.path(full_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +136,16 @@ _PROGRAM = {
 }
 
 
-def allowed(method: str, path: str, query: str, body: bytes) -> Passage | Refused:
+def find_passage(method: str, path: str, query: str, body: bytes) -> Passage | Refused:
     """What of this request may pass, or why none of it does. Pure.
 
     Whose the container is remains to be found out, at the engine and each time.
     """
     found = _PATH.fullmatch(path)
     if found is None:
-        return Refused("Nothing is answered at this path.")
+        return Refused("Unknown path.")
     if found["minor"] and int(found["minor"]) < API_MINOR_MIN:
-        return Refused(f"Versions of the API before 1.{API_MINOR_MIN} are not spoken here.")
+        return Refused(f"API versions before 1.{API_MINOR_MIN} are not supported.")
     if plain := found["plain"]:
         about, name, word, verbs = About.ENGINE, "", plain, _ENGINE
     elif found["list"]:
@@ -156,7 +156,7 @@ def allowed(method: str, path: str, query: str, body: bytes) -> Passage | Refuse
         about, name, word, verbs = About.PROGRAM, found["program"], found["deed"], _PROGRAM
     verb = verbs.get((method, word))
     if verb is None:
-        return Refused(f"{method} {word} is not among the verbs that pass here.")
+        return Refused(f"{method} {word} is not an allowed operation.")
     pairs = _pairs(query, verb.parameters)
     if isinstance(pairs, str):
         return Refused(pairs)
@@ -176,11 +176,11 @@ def allowed(method: str, path: str, query: str, body: bytes) -> Passage | Refuse
     )
 
 
-def narrowed(passage: Passage, project: str) -> Passage | Refused:
+def narrow(passage: Passage, project: str) -> Passage | Refused:
     """A list that is asked for the containers of this project only. Pure."""
     others = tuple(pair for pair in passage.query if pair[0] != "filters")
-    told = dict(passage.query).get("filters", "")
-    filters = _filters(told) if told else {}
+    text = dict(passage.query).get("filters", "")
+    filters = _filters(text) if text else {}
     if isinstance(filters, str):
         return Refused(filters)
     labels = [*filters.get("label", []), f"{PROJECT_LABEL}={project}"]
@@ -191,7 +191,7 @@ def narrowed(passage: Passage, project: str) -> Passage | Refused:
 def _pairs(query: str, known: Mapping[str, re.Pattern[str]]) -> tuple[tuple[str, str], ...] | str:
     """The parameters, each once and each of a known form; or what is wrong with them."""
     if len(query) > QUERY_BYTES_MAX or _RAW_QUERY.fullmatch(query) is None:
-        return "The parameters are too long, or hold what has to be written otherwise."
+        return "The query parameters are too long or contain characters that must be escaped."
     pairs: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, _, raw = part.partition("=")
@@ -199,9 +199,11 @@ def _pairs(query: str, known: Mapping[str, re.Pattern[str]]) -> tuple[tuple[str,
         try:
             value = unquote_to_bytes(raw.replace("+", " ")).decode()
         except UnicodeDecodeError:
-            return "The parameters are not text."
+            return "The query parameters are not valid text."
         if form is None or name in pairs or form.fullmatch(value) is None:
-            return f"The parameter {name[:40]!r} does not pass here, or not like this."
+            return (
+                f"The parameter {name[:40]!r} is not allowed, or has a value that is not allowed."
+            )
         pairs[name] = value
     return tuple(pairs.items())
 
@@ -209,9 +211,9 @@ def _pairs(query: str, known: Mapping[str, re.Pattern[str]]) -> tuple[tuple[str,
 def _filters(text: str) -> dict[str, list[str]] | str:
     """What a list is narrowed by, in the one form that we write; or what is wrong with it."""
     try:
-        told = msgspec.json.decode(text, type=dict[str, list[str] | dict[str, bool]])
+        filters = msgspec.json.decode(text, type=dict[str, list[str] | dict[str, bool]])
     except (msgspec.MsgspecError, RecursionError):
         return "The filters cannot be read."
-    if not _KNOWN_FILTERS.issuperset(told) or sum(map(len, told.values())) > FILTERS_MAX:
-        return f"A list is narrowed by {', '.join(sorted(_KNOWN_FILTERS))} only."
-    return {name: list(values) for name, values in told.items()}
+    if not _KNOWN_FILTERS.issuperset(filters) or sum(map(len, filters.values())) > FILTERS_MAX:
+        return f"Lists can be filtered only by {', '.join(sorted(_KNOWN_FILTERS))}."
+    return {name: list(values) for name, values in filters.items()}

@@ -23,7 +23,7 @@ __all__ = [
     "Sandbox",
     "Script",
     "network_told",
-    "refused",
+    "refusal",
 ]
 
 TIMEOUT_S = 60.0
@@ -81,18 +81,20 @@ class Script:
     def problem(self) -> str:
         """Why these inputs or hosts cannot be handed in, or ""."""
         if len(self.inputs) > INPUTS_MAX:
-            return f"A script takes up to {INPUTS_MAX} inputs; these are {len(self.inputs)}."
+            return f"A script takes up to {INPUTS_MAX} inputs, but got {len(self.inputs)}."
         if sum(map(len, self.inputs.values())) > INPUTS_BYTES_MAX:
-            return f"All inputs together have up to {INPUTS_BYTES_MAX} bytes; hand in less."
+            return (
+                f"The inputs are larger than {INPUTS_BYTES_MAX // 1024**2} MB together; pass fewer."
+            )
         for name in self.inputs:
-            inside = all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+            inside = all(each.isascii() and (each.isalnum() or each in "._-") for each in name)
             is_name = inside and 0 < len(name) <= 255 and not name.startswith(".")
             if not is_name:
-                return f"{name!r} is no name of an input: use letters, digits, '.', '_' and '-'."
+                return f"{name!r} is not a valid input name: use letters, digits, '.', '_' and '-'."
         try:
             Egress(self.hosts)
         except ValueError as error:
-            return f"A host cannot be reached: {error}."
+            return f"The list of hosts is not valid: {error}."
         return ""
 
 
@@ -114,7 +116,7 @@ class Sandbox(Protocol):
         ...
 
 
-def refused(why: str) -> Result:
+def refusal(why: str) -> Result:
     """The answer where no box can be made: the script did not run."""
     return Result(
         Outcome.REFUSED,
@@ -126,9 +128,9 @@ def refused(why: str) -> Result:
 
 def network_told(result: Result, denied: tuple[str, ...]) -> dict[str, str]:
     """What the data of a result says of the network: what was refused, and its category."""
-    said = {"error_category": ErrorCategory.NETWORK_SANDBOX_FAILED.value}
+    data = {"error_category": ErrorCategory.NETWORK_SANDBOX_FAILED.value}
     if denied:
-        return {**said, "refused_hosts": ", ".join(denied)}
-    if not result.ok and any(one in result.stderr for one in _NO_NETWORK):
-        return said
+        return {**data, "refused_hosts": ", ".join(denied)}
+    if not result.ok and any(each in result.stderr for each in _NO_NETWORK):
+        return data
     return {}

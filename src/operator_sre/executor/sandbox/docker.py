@@ -1,4 +1,4 @@
-"""Boxes made by a Docker engine of this machine, for whoever cannot or will not use bubblewrap."""
+"""Boxes made by a Docker engine of this machine, where bubblewrap cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from operator_sre.executor.containers import LABEL
 from operator_sre.executor.docker.answers import Container, Created
 from operator_sre.executor.docker.engine import ANSWER_S, Engine, EngineError
 from operator_sre.executor.docker.frames import Frames
-from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refused
+from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refusal
 from operator_sre.executor.sandbox.egress import Egress
 from operator_sre.executor.sandbox.place import FILES, Place, place, sweep
 from operator_sre.processes.capture import Capture
@@ -58,7 +58,7 @@ class _Run:
     job: Job
     egress: Egress
     kept: Mapping[int, Capture]
-    begun: float
+    started: float
 
 
 class DockerBox:
@@ -85,9 +85,9 @@ class DockerBox:
     async def run(self, script: Script, limits: Limits, job: Job) -> Result:
         """Run it boxed and leave nothing behind; REFUSED, and not run, where no box can be made."""
         if why := script.problem():
-            return refused(why)
+            return refusal(why)
         if script.hosts and script.language is not Language.PYTHON:
-            return refused("In Docker only Python scripts reach hosts; use bubblewrap for bash.")
+            return refusal("In Docker only Python scripts reach hosts; use bubblewrap for bash.")
         sweep(self._folder)
         try:
             async with AsyncExitStack() as stack:
@@ -97,36 +97,38 @@ class DockerBox:
                 egress = Egress(script.hosts)
                 if script.hosts:
                     await stack.enter_async_context(egress.serve(where.socket))
-                    where.socket.chmod(0o666)  # nobody of the container; the folder is private
-                return await self._contained(script, limits, job, where, egress)
+                    where.socket.chmod(0o666)  # for the container; the folder is private
+                return await self._run_contained(script, limits, job, where, egress)
         except OSError as error:
-            return refused(f"No sandbox can be made here: {error}.")
+            return refusal(f"Cannot create a sandbox: {error}.")
         except EngineError as error:
-            return refused(f"No sandbox can be made here: {error}")
+            return refusal(f"Cannot create a sandbox: {error}")
 
     async def recover(self, job: Job) -> Result:
         """What became of a script whose operator is gone; what still runs of it is ended."""
         try:
             found = await self._engine.ask("GET", f"/containers/{_name(job)}/json")
             if found.status == NOT_FOUND:
-                return Result(Outcome.UNKNOWN, stderr="There is no box of it any more.")
+                return Result(Outcome.UNKNOWN, stderr="Its sandbox no longer exists.")
             state = found.read(Container).state
             await self._remove(_name(job))
         except EngineError as error:
             return Result(Outcome.UNKNOWN, stderr=str(error))
         if state.running:
-            return Result(Outcome.CANCELLED, stderr="Its box still ran and was ended.")
+            return Result(
+                Outcome.CANCELLED, stderr="Its sandbox was still running and was removed."
+            )
         return Result(
             Outcome.RAN,
             exit_code=state.exit_code,
-            stderr="What it said is lost.",
+            stderr="Its output is lost.",
             category=category_of(exit_code=state.exit_code, outcome=Outcome.RAN, stderr=""),
         )
 
-    async def _contained(
+    async def _run_contained(
         self, script: Script, limits: Limits, job: Job, where: Place, egress: Egress
     ) -> Result:
-        begun = time.monotonic()
+        started = time.monotonic()
         ends = str(int(limits.seconds(job)) + _LATER_S)
         words = [*_PROGRAMS[script.language], f"/script/{FILES[script.language]}"]
         binds = [f"{where.folder}/{name}:/{name}:ro" for name in ("script", "inputs")]
@@ -153,40 +155,40 @@ class DockerBox:
         )
         image = self._images[script.language]
         if made.status == NOT_FOUND:
-            return refused(
-                f"The image {image!r} is not here, and nothing is pulled by itself:"
-                f" `docker pull {image}` brings it."
+            return refusal(
+                f"The image {image!r} is not present, and Operator pulls no images."
+                f" Pull it with: docker pull {image}"
             )
         if not made.ok:
-            return refused(f"Docker refused: {made.message}.")
+            return refusal(f"Docker refused: {made.message}.")
         kept = {1: Capture(OUTPUT_BYTES_MAX), 2: Capture(OUTPUT_BYTES_MAX)}
-        run = _Run(made.read(Created).id, script, limits, job, egress, kept, begun)
+        run = _Run(made.read(Created).id, script, limits, job, egress, kept, started)
         try:
             seconds = run.limits.seconds(run.job)
             try:
                 async with asyncio.timeout(seconds):
-                    problem = await self._heard(run, seconds)
+                    problem = await self._read_output(run, seconds)
             except TimeoutError:
-                return _told(run, Outcome.TIMED_OUT, EXIT_TIMED_OUT)
+                return _result(run, Outcome.TIMED_OUT, EXIT_TIMED_OUT)
             except EngineError as error:
-                lost = _told(run, Outcome.UNKNOWN, None)
-                return replace(lost, stderr=f"{lost.stderr}{error} How it ended is not known.")
+                lost = _result(run, Outcome.UNKNOWN, None)
+                return replace(lost, stderr=f"{lost.stderr}{error} Its outcome is unknown.")
             if problem:
-                return refused(f"Docker did not start it: {problem}.")
+                return refusal(f"Docker did not start the command: {problem}.")
             waited = await self._engine.ask("POST", f"/containers/{run.container}/wait")
             seen = await self._engine.ask("GET", f"/containers/{run.container}/json")
             used_up = seen.read(Container).state.oom_killed
-            return _told(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
+            return _result(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
         finally:
             await asyncio.shield(self._remove(run.container))
 
-    async def _heard(self, run: _Run, seconds: float) -> str:
+    async def _read_output(self, run: _Run, seconds: float) -> str:
         """Start it and take in all that it says; returns why it did not start, or ""."""
         path = f"/containers/{run.container}"
-        asked = {"stream": "1", "stdout": "1", "stderr": "1"}
+        parameters = {"stream": "1", "stdout": "1", "stderr": "1"}
         frames = Frames(is_plain=False)
         async with self._engine.stream(
-            "POST", f"{path}/attach", parameters=asked, timeout_s=seconds + ANSWER_S
+            "POST", f"{path}/attach", parameters=parameters, timeout_s=seconds + ANSWER_S
         ) as (_, chunks):
             started = await self._engine.ask("POST", f"{path}/start")
             if not started.ok:
@@ -201,8 +203,8 @@ class DockerBox:
     async def _remove(self, container: str) -> None:
         """End it and remove it; an engine that is gone has no containers that run."""
         with contextlib.suppress(EngineError):
-            asked = {"force": "true", "v": "true"}
-            await self._engine.ask("DELETE", f"/containers/{container}", parameters=asked)
+            parameters = {"force": "true", "v": "true"}
+            await self._engine.ask("DELETE", f"/containers/{container}", parameters=parameters)
 
 
 def _host(limits: Limits, job: Job, binds: list[str]) -> dict[str, object]:
@@ -233,17 +235,17 @@ def _host(limits: Limits, job: Job, binds: list[str]) -> dict[str, object]:
     }
 
 
-def _told(run: _Run, outcome: Outcome, code: int | None, *, used_up: bool = False) -> Result:
+def _result(run: _Run, outcome: Outcome, code: int | None, *, used_up: bool = False) -> Result:
     stdout, stderr = (run.kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
     if used_up:
-        stderr += f"The box used up its {run.limits.memory_bytes} bytes of memory.\n"
+        stderr += f"The script used up its {run.limits.memory_bytes // 1024**2} MB of memory.\n"
     result = Result(
         outcome,
         exit_code=code,
         stdout=stdout,
         stderr=stderr,
-        truncated=any(one.truncated for one in run.kept.values()),
-        duration_s=round(time.monotonic() - run.begun, 4),
+        truncated=any(each.truncated for each in run.kept.values()),
+        duration_s=round(time.monotonic() - run.started, 4),
         category=category_of(exit_code=code, outcome=outcome, stderr=stderr),
         stdout_bytes=run.kept[1].seen,
         stderr_bytes=run.kept[2].seen,
@@ -259,5 +261,5 @@ def _told(run: _Run, outcome: Outcome, code: int | None, *, used_up: bool = Fals
 
 
 def _name(job: Job) -> str:
-    """A job's name makes that of its container, so that whoever comes later finds it."""
+    """The name of the container, derived from the job, so that it can be found again."""
     return f"operator-box-{hashlib.sha256(job.id.encode()).hexdigest()[:32]}"

@@ -55,7 +55,7 @@ class Egress:
         """The addresses that may be connected to; none where it is not allowed.
 
         A name that leads to an inner address is refused unless that address is listed itself:
-        whoever controls the name controls where it leads.
+        the owner of a name controls where it leads.
         """
         if (host, port) not in self._allowed:
             return ()
@@ -64,7 +64,11 @@ class Egress:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(row[4][0]) for row in found]
-        return tuple(one for one in addresses if _is_public(one) or (one, port) in self._allowed)
+        return tuple(
+            address
+            for address in addresses
+            if _is_public(address) or (address, port) in self._allowed
+        )
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._open) >= CONNECTIONS_MAX:
@@ -80,14 +84,35 @@ class Egress:
                 head = await reader.readuntil(b"\r\n\r\n")
             await self._answer(head, reader, writer)
         except (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError):
-            await _say(writer, 400, "this is no request that a proxy understands")
+            await _say(writer, 400, "this is not a valid proxy request")
         finally:
             writer.close()
 
     async def _answer(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        host, port, rest = _asked(head)
+        # Host, port, and what is passed on; nothing for a tunnel. Raises ValueError.
+        line, _, others = head.partition(b"\r\n")
+        method, target, version = line.decode("ascii").split(" ")
+        if method == "CONNECT":
+            name, number = _split(target)
+            if number is None:
+                raise ValueError("a tunnel needs a port")
+            host, port, rest = name, number, b""
+        else:
+            url = urlsplit(target)
+            if url.scheme != "http" or not url.netloc:
+                raise ValueError("only http is forwarded unencrypted")
+            name, number = _split(url.netloc.rpartition("@")[2])
+            path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+            kept = [
+                other for other in others.split(b"\r\n") if not other.lower().startswith(b"proxy-")
+            ]
+            host, port, rest = (
+                name,
+                number or 80,
+                f"{method} {path} {version}\r\n".encode() + b"\r\n".join(kept),
+            )
         try:
             addresses = await self.resolve(host, port)
         except OSError:
@@ -96,7 +121,7 @@ class Egress:
         if not addresses:
             if len(self._refused) < REFUSED_MAX:
                 self._refused[f"{host}:{port}"] = None
-            await _say(writer, 403, f"{host}:{port} is not among the hosts of this script")
+            await _say(writer, 403, f"{host}:{port} is not a host that this script may reach")
             return
         try:
             async with asyncio.timeout(WAIT_S):
@@ -120,43 +145,25 @@ def _give(path: Path, owner: int) -> None:
         os.chown(path, owner, owner)
 
 
-def _asked(head: bytes) -> tuple[str, int, bytes]:
-    """Host, port, and what is passed on; nothing for a tunnel. Raises ValueError."""
-    line, _, others = head.partition(b"\r\n")
-    method, target, version = line.decode("ascii").split(" ")
-    if method == "CONNECT":
-        host, port = _split(target)
-        if port is None:
-            raise ValueError("a tunnel needs a port")
-        return host, port, b""
-    url = urlsplit(target)
-    if url.scheme != "http" or not url.netloc:
-        raise ValueError("only http is passed on in the open")
-    host, port = _split(url.netloc.rpartition("@")[2])
-    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    kept = [one for one in others.split(b"\r\n") if not one.lower().startswith(b"proxy-")]
-    return host, port or 80, f"{method} {path} {version}\r\n".encode() + b"\r\n".join(kept)
-
-
 def _split(text: str) -> tuple[str, int | None]:
     """A host and its port, in one spelling. Raises ValueError."""
     bracketed = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::(\d{1,5}))?", text)
     plain = re.fullmatch(r"([^:\[\]/@\s]+)(?::(\d{1,5}))?", text)
     found = bracketed or plain
     if found is None:
-        raise ValueError(f"{text!r} is no host with a port")
+        raise ValueError(f"{text!r} is not a host with an optional port")
     host, port = found.group(1).lower().removesuffix("."), found.group(2)
     address = _address(host)
     if address is None and _NAME.fullmatch(host) is None:
-        raise ValueError(f"{host!r} is no name of a host")
+        raise ValueError(f"{host!r} is not a valid host name")
     if port is not None and not 0 < int(port) < 65536:
-        raise ValueError(f"{port} is no port")
+        raise ValueError(f"{port} is not a valid port")
     return host if address is None else str(address), None if port is None else int(port)
 
 
 def _pairs(text: str) -> list[tuple[str, int]]:
     host, port = _split(text)
-    return [(host, one) for one in (_PORTS if port is None else (port,))]
+    return [(host, each) for each in (_PORTS if port is None else (port,))]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

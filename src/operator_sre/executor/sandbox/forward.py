@@ -43,30 +43,30 @@ def serve(listener: socket.socket, door: str) -> None:
         except OSError:
             return
         free.acquire()
-        threading.Thread(target=_connected, args=(near, door, free), daemon=True).start()
+        threading.Thread(target=_carry_connection, args=(near, door, free), daemon=True).start()
 
 
-def _connected(near: socket.socket, door: str, free: threading.Semaphore) -> None:
+def _carry_connection(near: socket.socket, door: str, free: threading.Semaphore) -> None:
     try:
         with near, socket.socket(socket.AF_UNIX) as far:
             far.connect(door)
             carry(near, far)
     except OSError:
-        pass  # whoever asked sees a closed connection
+        pass  # the client sees a closed connection
     finally:
         free.release()
 
 
 def carry(near: socket.socket, far: socket.socket) -> None:
-    """Bytes both ways, until both have said all."""
+    """Bytes both ways, until both sides have closed."""
     other = {near: far, far: near}
     while other:
-        for one in select.select(list(other), [], [])[0]:
-            if piece := one.recv(PIECE_BYTES):
-                (far if one is near else near).sendall(piece)
+        for each in select.select(list(other), [], [])[0]:
+            if piece := each.recv(PIECE_BYTES):
+                (far if each is near else near).sendall(piece)
             else:
-                (far if one is near else near).shutdown(socket.SHUT_WR)
-                del other[one]
+                (far if each is near else near).shutdown(socket.SHUT_WR)
+                del other[each]
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _FORWARDER = Path(forward.__file__)
 _PEOPLE = "nobody:x:65534:65534:nobody:/tmp:/bin/false\n"
 # Beyond what distributions, containers and systemd hand out, and below where a sign bit begins.
 _UIDS_FROM, _UIDS = 1_900_000_000, 1 << 24
-# Where so many do not exist, as in a container of a plain user: from the top of those that do.
+# If there are fewer, as in a container of a plain user: from the top of the range.
 _UIDS_FEW, _UIDS_SPARED = 4096, 2048
 # No box lives longer than its time-out; what is older was left by an operator that was killed.
 _STALE_S = 900.0
@@ -66,12 +66,22 @@ class Place:
 
 @contextlib.contextmanager
 def place(parent: Path, name: str, script: Script, *, bwrap: str, drops: bool) -> Iterator[Place]:
-    """A folder with all that the box is shown, until the run is over."""
+    """A folder with everything that the box sees, until the run ends."""
     folder = parent / f"{PREFIX}{name}"
     folder.mkdir(mode=0o700)
     uid = fresh_uid() if drops else 0
     try:
-        _fill(folder, script)
+        (folder / "script").mkdir(mode=0o755)
+        (folder / "inputs").mkdir(mode=0o755)
+        _write(folder / "script" / FILES[script.language], script.text.encode("utf-8", "replace"))
+        for file_name, content in script.inputs.items():
+            _write(folder / "inputs" / file_name, content)
+        if script.hosts:
+            _write(folder / "script" / "forward.py", _FORWARDER.read_bytes())
+        _write(folder / "passwd", _PEOPLE.encode())
+        _write(folder / "filter", seccomp.program())
+        for made in ("script", "inputs"):
+            (folder / made).chmod(0o755)  # whatever the umask is; only its owner enters the folder
         program = Path(bwrap)
         if uid and not reachable(program):
             program = copy_for_all(program, folder / "program")
@@ -89,7 +99,7 @@ def fresh_uid(mapped: Path = Path("/proc/self/uid_map")) -> int:
         return _UIDS_FROM + secrets.randbelow(_UIDS)
     lowest = first + count - _UIDS_SPARED - _UIDS_FEW
     if lowest < _UIDS_FEW:
-        raise OSError("this user namespace has too few users to give the script one of its own")
+        raise OSError("this user namespace has too few user ids to give the script its own")
     return lowest + secrets.randbelow(_UIDS_FEW)
 
 
@@ -104,20 +114,6 @@ def sweep(parent: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _STALE_S:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _fill(folder: Path, script: Script) -> None:
-    (folder / "script").mkdir(mode=0o755)
-    (folder / "inputs").mkdir(mode=0o755)
-    _write(folder / "script" / FILES[script.language], script.text.encode("utf-8", "replace"))
-    for name, content in script.inputs.items():
-        _write(folder / "inputs" / name, content)
-    if script.hosts:
-        _write(folder / "script" / "forward.py", _FORWARDER.read_bytes())
-    _write(folder / "passwd", _PEOPLE.encode())
-    _write(folder / "filter", seccomp.program())
-    for made in ("script", "inputs"):
-        (folder / made).chmod(0o755)  # whatever the umask is; only its owner enters the folder
 
 
 def copy_for_all(program: Path, folder: Path) -> Path:

@@ -21,7 +21,7 @@ from operator_sre.processes.confinement.filters import (
     when,
 )
 
-__all__ = ["DENIED", "program", "supported"]
+__all__ = ["DENIED", "is_supported", "program"]
 
 _FAMILIES = (UNIX, INET, INET6)  # among others, vsock would reach the host of a machine
 _TYPED_INTO_A_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -103,7 +103,7 @@ _DENIED = (
 DENIED = {name: NUMBERS[name] for name in _DENIED}
 
 
-def supported(machine: str = "") -> bool:
+def is_supported(machine: str = "") -> bool:
     """True when there is a program for this kind of machine."""
     return machine_index(machine) is not None
 
@@ -125,12 +125,12 @@ def program(machine: str = "") -> bytes:
     steps += when(number("clone3"), [fail(errno.ENOSYS)])
     namespaces = [load(ARGUMENTS), step(ANY_BIT, NAMESPACES, 0, 1), fail(errno.EPERM), allow()]
     steps += when(number("clone"), namespaces)
-    families = [one for family in _FAMILIES for one in (step(EQUAL, family, 0, 1), allow())]
+    families = [each for family in _FAMILIES for each in (step(EQUAL, family, 0, 1), allow())]
     steps += when(number("socket"), [load(ARGUMENTS), *families, fail(errno.EAFNOSUPPORT)])
     typing = [
-        one
+        each
         for value in _TYPED_INTO_A_TERMINAL
-        for one in (step(EQUAL, value, 0, 1), fail(errno.EPERM))
+        for each in (step(EQUAL, value, 0, 1), fail(errno.EPERM))
     ]
     steps += when(number("ioctl"), [load(ARGUMENTS + 8), *typing, allow()])
     return b"".join([*steps, allow()])

@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["PATH", "View", "reachable", "see"]
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-# Where programs and libraries lie; a link among them is made anew, anything else is bound.
+# Where programs and libraries lie; links are created again, everything else is bound.
 _TREES = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 # No secret lies in these: what programs need, and what encrypted connections need.
 _FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
@@ -47,10 +47,18 @@ def see(*, hides: Iterable[Path] = (), by_anybody: bool) -> View:
         elif tree.is_dir():
             words += ["--ro-bind", str(tree), str(tree)]
     words += _files(_FILES)
-    python, prefix = _python(by_anybody=by_anybody)
+    # The Python of the machine, else our own, with the folder to bind.
+    if found := _first(_PYTHONS):
+        python, prefix = found, ""
+    else:
+        ours, base = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
+        if by_anybody and not reachable(ours):
+            python, prefix = "", ""
+        else:
+            python, prefix = str(ours), str(base)
     if prefix:
         words += ["--ro-bind", prefix, prefix]
-    shown = [Path(one) for one in (*_TREES, prefix) if one]
+    shown = [Path(each) for each in (*_TREES, prefix) if each]
     for hidden in hides:
         if any(tree in hidden.parents for tree in shown):
             words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
@@ -68,16 +76,6 @@ def _files(paths: Iterable[str]) -> list[str]:
     return [word for file in found for word in ("--ro-bind", str(file.resolve()), str(file))]
 
 
-def _python(*, by_anybody: bool) -> tuple[str, str]:
-    """The machine's own, else the one that runs us, with the folder that has to be bound."""
-    if found := _first(_PYTHONS):
-        return found, ""
-    ours, prefix = Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()
-    if by_anybody and not reachable(ours):
-        return "", ""
-    return str(ours), str(prefix)
-
-
 def _first(paths: Iterable[str]) -> str:
     return next((path for path in paths if Path(path).exists()), "")
 
@@ -86,7 +84,7 @@ def reachable(path: Path) -> bool:
     """True when any user of this machine may run it."""
     path = path.resolve()
     try:
-        others = [one.stat().st_mode for one in (path, *path.parents)]
+        others = [each.stat().st_mode for each in (path, *path.parents)]
     except OSError:
         return False
     return all(mode & stat.S_IXOTH for mode in others) and bool(others[0] & stat.S_IROTH)

@@ -36,7 +36,7 @@ class MemoryWatch:
         self._root = process
 
     def rest(self) -> None:
-        """Somebody better counts from now on."""
+        """The kernel counts from now on."""
         self._rests = True
 
     async def watch(self) -> None:
@@ -48,9 +48,9 @@ class MemoryWatch:
                 and self.held_bytes(self._root.pid) > self._memory_bytes
             ):
                 self.ended = True
-                for one in list(self.tree(self._root.pid)):
+                for each in list(self.tree(self._root.pid)):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(one, signal.SIGKILL)
+                        os.kill(each, signal.SIGKILL)
             await asyncio.sleep(_EVERY_S)
 
     def held_bytes(self, pid: int) -> int:
@@ -58,11 +58,11 @@ class MemoryWatch:
 
         Pages that several of them share are counted once, where counting them for each is too much.
         """
-        resident = {one: self._resident_bytes(one) for one in self.tree(pid)}
+        resident = {each: self._resident_bytes(each) for each in self.tree(pid)}
         total = sum(resident.values())
         if total <= self._memory_bytes:
             return total
-        return sum(self._share_bytes(one, resident[one]) for one in resident)
+        return sum(self._share_bytes(each, resident[each]) for each in resident)
 
     def tree(self, pid: int) -> Iterator[int]:
         """A process and all below it."""
@@ -78,7 +78,7 @@ class MemoryWatch:
         return 0
 
     def _share_bytes(self, pid: int, resident: int) -> int:
-        """Its part of what it holds together with others; all of it where nobody may look."""
+        """Its share of memory, where the kernel reports it; otherwise all of it."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in (self._proc / str(pid) / "smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):

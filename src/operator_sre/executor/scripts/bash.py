@@ -32,7 +32,7 @@ def dangers_of_bash(text: str) -> Iterator[Flaw]:
     try:
         commands = commands_of(text)
     except (TooDeep, RecursionError):
-        yield Flaw(Layer.DANGEROUS, "it is nested too deeply to be read.")
+        yield Flaw(Layer.DANGEROUS, "it is nested too deeply to be checked.")
         return
     for command in commands:
         for sentence in _sentences(command):
@@ -41,11 +41,11 @@ def dangers_of_bash(text: str) -> Iterator[Flaw]:
 
 def _sentences(command: Command) -> Iterator[str]:
     if command.prompted:
-        yield "`${name@P}` runs what a variable holds."
+        yield "`${name@P}` runs the content of a variable."
     words = list(command.words)
     while words and (found := _ASSIGNMENT.match(words[0].text)):
         if found["name"] in _RUN_BY_ITSELF:
-            yield f"`{found['name']}` decides what runs."
+            yield f"`{found['name']}` determines which code runs."
         words.pop(0)
     # Without what only runs the rest: `command env -i nice -n 5 eval` is `eval`.
     while words and not words[0].dynamic:
@@ -63,30 +63,30 @@ def _sentences(command: Command) -> Iterator[str]:
     first, rest = words[0], words[1:]
     name = first.text.rpartition("/")[2]
     if first.dynamic:
-        yield "what is run here is known only when it runs; write the command out."
+        yield "the command is known only at run time; write it out."
     elif name == "eval":
-        yield "`eval` runs what is not written here."
+        yield "`eval` runs code that is not in the script."
     elif name in ("source", ".") and (not rest or rest[0].dynamic or "/dev/" in rest[0].text):
-        yield f"`{name}` runs a file that is known only when it runs."
+        yield f"`{name}` runs a file that is known only at run time."
     elif name == "enable" and any(word.text.startswith("-f") for word in rest):
         yield "`enable -f` loads code into the shell."
     elif name in ("export", "declare", "typeset", "local", "readonly"):
         for word in rest:
             found = _ASSIGNMENT.match(word.text)
             if found and found["name"] in _RUN_BY_ITSELF:
-                yield f"`{found['name']}` decides what runs."
+                yield f"`{found['name']}` determines which code runs."
     elif name in _RUNS_WORDS and any(word.dynamic for word in rest):
-        yield f"`{name}` keeps words to run that are not written here."
+        yield f"`{name}` stores commands that are not in the script."
     elif name in _INTERPRETERS:
         # An interpreter may run what is written here, never what comes from elsewhere.
         options = [word for word in rest if word.text.startswith("-") and not word.dynamic]
         files = [word for word in rest if word not in options]
         if command.piped and not files:
-            yield f"a pipe into `{name}` runs what somebody else writes."
+            yield f"a pipe into `{name}` runs code that another program writes."
         elif command.fed and not files:
-            yield f"`{name}` runs a text that is handed in; write the commands out."
+            yield f"`{name}` runs the text on its standard input; write the commands out."
         elif files and (files[0].dynamic or files[0].text.startswith(("/dev/", "/proc/"))):
-            yield f"`{name}` runs what is known only when it runs."
+            yield f"`{name}` runs code that is known only at run time."
         elif files and name in _SHELLS and any("c" in word.text.lstrip("-") for word in options):
             yield from (flaw.sentence for flaw in dangers_of_bash(files[0].text))
 

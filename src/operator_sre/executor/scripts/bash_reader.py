@@ -1,7 +1,7 @@
 """Reads a bash script into simple commands, as far as it takes to see what each of them runs.
 
 It follows quotes, expansions, substitutions, here-documents and lists; it expands nothing. Its work
-is linear in the text, and what is nested too deeply is said to be so.
+is linear in the text, and it reports text that is nested too deeply.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def commands_of(text: str) -> list[Command]:
     """Every simple command, those in substitutions too. Raises TooDeep."""
     reader = _Reader(text.replace("\\\n", ""))
     reader.commands(close="", depth=0)
-    return [one for one in reader.found if one.words or one.prompted]
+    return [each for each in reader.found if each.words or each.prompted]
 
 
 class _Reader:
@@ -126,7 +126,7 @@ class _Reader:
                     if (line.lstrip("\t") if document.indented else line) == document.end:
                         break
                 if not document.literal:
-                    self._substituted(self._text[began : self._at], depth)
+                    self._read_substitutions(self._text[began : self._at], depth)
         elif char == "(":
             if command.words and self._peek() == ")":
                 self._at += 1  # the parentheses of a function's name
@@ -162,7 +162,18 @@ class _Reader:
                 break
             if char == "(" and _ASSIGNMENT.fullmatch(word.text) and not word.quoted:
                 self._at += 1
-                self._array(command, depth)
+                # The values between the parentheses of an assignment are no commands.
+                if depth > DEPTH_MAX:
+                    raise TooDeep
+                while (letter := self._peek()) and letter != ")":
+                    if letter in _BLANKS + "\n;&|(<>":
+                        self._line += letter == "\n"
+                        self._at += 1
+                    elif letter == "#":
+                        self._skip_to("\n")
+                    else:
+                        self._word(command, ")", depth + 1)
+                self._at += 1
                 word.text += "()"
             elif char in _ENDS or (char in "<>" and not self._text.startswith("(", self._at + 1)):
                 break
@@ -181,7 +192,17 @@ class _Reader:
             word.quoted = True
         elif char == '"':
             word.quoted = True
-            self._double(word, command, depth)
+            while (letter := self._peek()) and letter != '"':
+                self._at += 1
+                if letter == "\\":
+                    word.text += self._peek()
+                    self._at += 1
+                elif letter in "$`":
+                    self._expansion(letter, word, command, depth, inside=True)
+                else:
+                    self._line += letter == "\n"
+                    word.text += letter
+            self._at += 1
         elif char in "$`":
             self._expansion(char, word, command, depth)
         elif char in "<>":  # a process substitution
@@ -190,19 +211,6 @@ class _Reader:
             self.commands(close=")", depth=depth + 1)
         else:
             word.text += char
-
-    def _double(self, word: Word, command: Command, depth: int) -> None:
-        while (char := self._peek()) and char != '"':
-            self._at += 1
-            if char == "\\":
-                word.text += self._peek()
-                self._at += 1
-            elif char in "$`":
-                self._expansion(char, word, command, depth, inside=True)
-            else:
-                self._line += char == "\n"
-                word.text += char
-        self._at += 1
 
     def _expansion(
         self, char: str, word: Word, command: Command, depth: int, *, inside: bool = False
@@ -224,13 +232,13 @@ class _Reader:
             word.dynamic = True
             # `${...}`, with whatever is substituted inside of it.
             began = self._at
-            self._balanced("{", "}", depth)
+            self._skip_balanced("{", "}", depth)
             if re.search(r"@P\}$", self._text[began : self._at]):
                 command.prompted = True
         elif following == "'" and not inside:
             self._at += 1
             word.quoted = True
-            word.text += _ESCAPES.sub(_unescaped, self._until("'", escapes=True))
+            word.text += _ESCAPES.sub(_unescape, self._until("'", escapes=True))
         elif found := _NAME.match(self._text, self._at):
             word.dynamic = True
             self._at = found.end()
@@ -243,9 +251,9 @@ class _Reader:
     def _arithmetic(self, depth: int) -> None:
         """From behind `((` to behind the `))`."""
         self._at -= 2
-        self._balanced("(", ")", depth)
+        self._skip_balanced("(", ")", depth)
 
-    def _balanced(self, opening: str, closing: str, depth: int) -> None:
+    def _skip_balanced(self, opening: str, closing: str, depth: int) -> None:
         """To behind the mark that closes the one here; substitutions inside are read."""
         if depth > DEPTH_MAX:
             raise TooDeep
@@ -267,20 +275,6 @@ class _Reader:
         if ignored.prompted:
             self.found.append(ignored)
 
-    def _array(self, command: Command, depth: int) -> None:
-        """The values between the parentheses of an assignment are no commands."""
-        if depth > DEPTH_MAX:
-            raise TooDeep
-        while (char := self._peek()) and char != ")":
-            if char in _BLANKS + "\n;&|(<>":
-                self._line += char == "\n"
-                self._at += 1
-            elif char == "#":
-                self._skip_to("\n")
-            else:
-                self._word(command, ")", depth + 1)
-        self._at += 1
-
     def _condition(self, command: Command, depth: int) -> None:
         """From behind `[[` to `]]`; operators inside divide no commands."""
         word = Word()
@@ -295,7 +289,7 @@ class _Reader:
             else:
                 self._at += 1
 
-    def _substituted(self, body: str, depth: int) -> None:
+    def _read_substitutions(self, body: str, depth: int) -> None:
         """The commands that a here-document runs while it is read."""
         inner = _Reader(body)
         word, command = Word(), Command(self._line)
@@ -305,8 +299,8 @@ class _Reader:
                 inner._at += 1
             elif char in "$`":
                 inner._expansion(char, word, command, depth + 1, inside=True)
-        for one in inner.found:
-            one.line = self._line
+        for each in inner.found:
+            each.line = self._line
         self.found[-1:-1] = inner.found
         if command.prompted:
             self.found.insert(-1, command)
@@ -328,7 +322,7 @@ class _Reader:
         return self._text[self._at : self._at + 1]
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     for value, base in zip(found.groups()[:4], (16, 16, 16, 8), strict=True):
         if value is not None:
             return chr(min(int(value, base), 0x10FFFF))

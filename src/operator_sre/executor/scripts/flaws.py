@@ -9,7 +9,7 @@ __all__ = ["Flaw", "Layer"]
 
 
 class Layer(StrEnum):
-    """What is looked at, in this order; the first that finds something is the last that looks."""
+    """The checks, in this order; the first that finds something is the last to run."""
 
     SIZE = "size"
     SYNTAX = "syntax"

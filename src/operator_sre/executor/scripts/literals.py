@@ -1,4 +1,4 @@
-"""Secrets that are written into a script, where everybody reads them who reads the script."""
+"""Secrets in the text of a script, where every reader of the script sees them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ASSIGNED = re.compile(
     r"[\"'](?P<value>[^\"'\n]{1,500})"
 )
 _KINDS = {
-    "the id of an AWS key": re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
+    "an AWS key id": re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
     "a private key": re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY-----"),
-    "a token of GitHub": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60})"),
-    "a token of Slack": re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10}"),
-    "a key of Google": re.compile(r"\bAIza[0-9A-Za-z_-]{35}"),
-    "a key of a model": re.compile(r"\bsk-[A-Za-z0-9_-]{20}"),
+    "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60})"),
+    "a Slack token": re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10}"),
+    "a Google API key": re.compile(r"\bAIza[0-9A-Za-z_-]{35}"),
+    "a model API key": re.compile(r"\bsk-[A-Za-z0-9_-]{20}"),
     "a JSON web token": re.compile(r"\beyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8}"),
-    "a password in an address": re.compile(
+    "a password in a URL": re.compile(
         r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"']{0,99}:[^\s/@\"'$]{1,99}@"
     ),
     "a bearer token": re.compile(
@@ -44,10 +44,10 @@ def secrets_in(text: str) -> Iterator[Flaw]:
                 yield _flaw(kind, number)
         for found in _ASSIGNED.finditer(line):
             if not _HOLLOW.search(found["value"]):
-                yield _flaw("a secret in quotes", number)
+                yield _flaw("a quoted secret", number)
                 break
 
 
 def _flaw(kind: str, line: int) -> Flaw:
-    sentence = f"{kind} is written here; take it out and hand in what needs it another way."
+    sentence = f"{kind} is in the script; remove it and pass it in another way."
     return Flaw(Layer.SECRETS, sentence, line)

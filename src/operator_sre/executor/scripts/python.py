@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from operator_sre.executor.scripts.flaws import Flaw, Layer
 
-__all__ = ["dangers_of_python", "parsed"]
+__all__ = ["dangers_of_python", "parse_script"]
 
 # Names of the language that run what is not in the text.
 _NAMES = frozenset({"__builtins__", "__import__", "__loader__", "compile", "eval", "exec"})
@@ -32,7 +32,7 @@ _INNER = frozenset(
 )
 
 
-def parsed(text: str) -> ast.Module | Flaw:
+def parse_script(text: str) -> ast.Module | Flaw:
     """The tree, or why there is none."""
     try:
         with warnings.catch_warnings():
@@ -41,7 +41,7 @@ def parsed(text: str) -> ast.Module | Flaw:
     except SyntaxError as error:
         return Flaw(Layer.SYNTAX, f"Python says: {error.msg}.", error.lineno or 0)
     except (ValueError, RecursionError, MemoryError, OverflowError):
-        return Flaw(Layer.SYNTAX, "Python cannot read it: it is nested too deeply or is no text.")
+        return Flaw(Layer.SYNTAX, "Python cannot read it: it is nested too deeply or is not text.")
 
 
 def dangers_of_python(tree: ast.Module) -> Iterator[Flaw]:
@@ -50,12 +50,12 @@ def dangers_of_python(tree: ast.Module) -> Iterator[Flaw]:
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                whole = one.name if one.asname else one.name.partition(".")[0]
-                known[one.asname or whole] = whole
+            for name in node.names:
+                whole = name.name if name.asname else name.name.partition(".")[0]
+                known[name.asname or whole] = whole
         elif isinstance(node, ast.ImportFrom):
-            for one in node.names:
-                known[one.asname or one.name] = f"{node.module or ''}.{one.name}"
+            for name in node.names:
+                known[name.asname or name.name] = f"{node.module or ''}.{name.name}"
     for node in ast.walk(tree):
         for sentence in _sentences(node, known):
             yield Flaw(Layer.DANGEROUS, sentence, getattr(node, "lineno", 0))
@@ -64,51 +64,54 @@ def dangers_of_python(tree: ast.Module) -> Iterator[Flaw]:
 def _sentences(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
     match node:
         case ast.Name(id=name) if name in _NAMES and name not in known:
-            yield f"`{name}` runs what is not written here."
+            yield f"`{name}` runs code that is not in the script."
         case ast.Import(names=names):
-            yield from _forbidden(*(one.name for one in names))
+            yield from _forbidden(*(call.name for call in names))
         case ast.ImportFrom(module=module, names=names):
-            yield from _forbidden(*(f"{module}.{one.name}" for one in names))
-            if any(one.name == "*" for one in names):
-                yield "`import *` brings names that are not written here."
+            yield from _forbidden(*(f"{module}.{call.name}" for call in names))
+            if any(call.name == "*" for call in names):
+                yield "`import *` imports names that are not in the script."
         case ast.Attribute(attr=name) if name in _INNER:
-            yield f"`.{name}` reaches inside of Python."
+            yield f"`.{name}` reaches Python internals."
         case ast.Attribute():
-            yield from _forbidden(_dotted(node, known))
+            yield from _forbidden(_dotted_name(node, known))
         case ast.Name(id=name, ctx=ast.Load()) if name in known:
             yield from _forbidden(known[name])
         case ast.Call():
-            name = _dotted(node.func, known)
+            name = _dotted_name(node.func, known)
             if name.startswith("subprocess."):
-                shell = next((one.value for one in node.keywords if one.arg == "shell"), None)
+                shell = next((call.value for call in node.keywords if call.arg == "shell"), None)
                 if shell is not None and not (isinstance(shell, ast.Constant) and not shell.value):
-                    yield f"`{name}` with a shell: give the words of the program as a list instead."
-                if any(one.arg is None for one in node.keywords):
-                    yield f"`{name}` with options that are not written here."
+                    yield (
+                        f"`{name}` with a shell; pass the program and its arguments as a list "
+                        "instead."
+                    )
+                if any(call.arg is None for call in node.keywords):
+                    yield f"`{name}` with options that are not in the script."
             if isinstance(node.func, ast.Name) and node.func.id in _REFLECTING:
-                yield from _reflected(node.func.id, node.args)
+                yield from _find_reflection(node.func.id, node.args)
         case _:
             pass
 
 
-def _reflected(name: str, arguments: list[ast.expr]) -> Iterator[str]:
+def _find_reflection(name: str, arguments: list[ast.expr]) -> Iterator[str]:
     if name in ("vars", "globals", "locals"):
         if name == "globals" or not arguments:
-            yield f"`{name}` reaches names that are not written here."
+            yield f"`{name}` reaches names that are not in the script."
         return
     if len(arguments) < 2:
         return
     wanted = arguments[1]
     if not isinstance(wanted, ast.Constant) or not isinstance(wanted.value, str):
-        yield f"`{name}` with a name that is not written here."
+        yield f"`{name}` with a name that is not in the script."
     elif wanted.value.startswith("__") or f".{wanted.value}" in _ATTRIBUTES:
-        yield f"`{name}` of {wanted.value!r} reaches inside of Python."
+        yield f"`{name}` of {wanted.value!r} reaches Python internals."
 
 
-_ATTRIBUTES = frozenset(f".{one.rpartition('.')[2]}" for one in _CALLS if "." in one)
+_ATTRIBUTES = frozenset(f".{call.rpartition('.')[2]}" for call in _CALLS if "." in call)
 
 
-def _dotted(node: ast.expr, known: dict[str, str]) -> str:
+def _dotted_name(node: ast.expr, known: dict[str, str]) -> str:
     """`os.path.join` for an attribute of what was imported; "" for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -124,4 +127,4 @@ def _forbidden(*names: str) -> Iterator[str]:
         parts = name.split(".")
         starts = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
         if starts & _CALLS or name.startswith(_FAMILIES):
-            yield f"`{name}` runs what cannot be read here."
+            yield f"`{name}` runs code that cannot be checked."

@@ -1,4 +1,4 @@
-"""A script is looked at in layers before it is run; each says what is wrong in its own name."""
+"""The checks of a script before it runs; each flaw names its check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operator_sre.executor.sandbox import Language
 from operator_sre.executor.scripts.bash import dangers_of_bash
 from operator_sre.executor.scripts.flaws import Flaw, Layer
 from operator_sre.executor.scripts.literals import secrets_in
-from operator_sre.executor.scripts.python import dangers_of_python, parsed
+from operator_sre.executor.scripts.python import dangers_of_python, parse_script
 
 __all__ = ["SIZE_CHARS_MAX", "Validation"]
 
@@ -25,10 +25,10 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 class Validation:
-    """Size, syntax, secrets, dangerous calls: the first that finds something is told, whole.
+    """Size, syntax, secrets, dangerous calls: all flaws of the first check that finds any.
 
-    `secrets` finds secrets in a text and `dangers` judges it beyond what is looked for here; both
-    yield flaws, and may be given by whoever knows more.
+    `secrets` finds secrets in a text and `dangers` adds checks to the ones here; both
+    yield flaws, and may be passed in by the caller.
     """
 
     def __init__(
@@ -48,7 +48,11 @@ class Validation:
         """What is wrong with it; nothing when it may be boxed."""
         if flaws := tuple(_size(text)):
             return flaws
-        tree = parsed(text) if language is Language.PYTHON else await self._bash_syntax(text, job)
+        tree = (
+            parse_script(text)
+            if language is Language.PYTHON
+            else await self._bash_syntax(text, job)
+        )
         if isinstance(tree, Flaw):
             return (tree,)
         if flaws := tuple(self._secrets(text)):
@@ -60,25 +64,27 @@ class Validation:
         """What `bash -n` says: it reads the text, and runs nothing of it."""
         argv = (self._bash, "--norc", "--noprofile", "-n", "-s")
         program = Program(argv, _ENVIRONMENT, stdin=text.encode("utf-8", "replace"))
-        # It is a deed of its own: the job's name belongs to the script.
-        asked = Job(f"{job.id[:120]}-syntax", min(_LOOK_S, job.timeout_s))
-        result = await self._programs.run(program, asked)
+        # A job of its own: the id of the job belongs to the script.
+        check = Job(f"{job.id[:120]}-syntax", min(_LOOK_S, job.timeout_s))
+        result = await self._programs.run(program, check)
         if result.ok and not result.stderr:
             return None
         if result.outcome is not Outcome.RAN:
-            return Flaw(Layer.SYNTAX, "bash could not read it in time.")
+            return Flaw(Layer.SYNTAX, "bash did not check it in time.")
         found = _SAID.search(result.stderr)
         if found is None:
-            said = result.stderr.strip().partition("\n")[0] or f"exit {result.exit_code}"
-            return Flaw(Layer.SYNTAX, f"bash says: {said}.")
+            message = result.stderr.strip().partition("\n")[0] or f"exit {result.exit_code}"
+            return Flaw(Layer.SYNTAX, f"bash says: {message}.")
         return Flaw(Layer.SYNTAX, f"bash says: {found['what']}.", int(found["line"]))
 
 
 def _size(text: str) -> Iterable[Flaw]:
     if len(text) > SIZE_CHARS_MAX:
-        sentence = f"it has {len(text)} characters, and {SIZE_CHARS_MAX} are the most; split it."
+        sentence = (
+            f"it has {len(text)} characters, but at most {SIZE_CHARS_MAX} are allowed; split it."
+        )
         yield Flaw(Layer.SIZE, sentence)
     if not text.strip():
-        yield Flaw(Layer.SIZE, "there is nothing in it.")
+        yield Flaw(Layer.SIZE, "it is empty.")
     if "\x00" in text:
-        yield Flaw(Layer.SYNTAX, "it holds a zero byte, so it is no text.")
+        yield Flaw(Layer.SYNTAX, "it contains a NUL byte, so it is not text.")

@@ -17,8 +17,8 @@ from operator_protocols.ports import Job, Tool
 from operator_sre.executor.docker.answers import Container, State, Waited
 from operator_sre.executor.docker.engine import ANSWER_S, NOT_MODIFIED, Engine, EngineError
 from operator_sre.executor.docker.execs import Inside, run_inside
-from operator_sre.executor.tools.docker_looks import DockerInspect, DockerLogs
 from operator_sre.executor.tools.docker_networks import NetworkConnect, NetworkDisconnect
+from operator_sre.executor.tools.docker_state import DockerInspect, DockerLogs
 from operator_sre.executor.tools.docker_tool import (
     CONTAINER,
     ID,
@@ -26,8 +26,8 @@ from operator_sre.executor.tools.docker_tool import (
     Locks,
     Refusal,
     did,
-    failed,
     failed_by,
+    failure,
     find,
 )
 from operator_sre.executor.tools.parameters import Validated
@@ -66,19 +66,19 @@ def docker_tools(engine: Callable[[], Engine] = Engine) -> tuple[Tool, ...]:
 
 
 class DockerStart(DockerTool):
-    """Starts a container; one that runs stays as it is."""
+    """Starts a container, unless it runs."""
 
     spec = ToolSpec(
         name="docker_start",
-        sentence="It starts a container that is stopped.",
+        sentence="Starts a stopped container.",
         parameters=(CONTAINER, ID),
         risk=Risk.MEDIUM,
         changes=True,
         reversible=True,
         idempotent=True,
         undo="docker_stop",
-        expected="That the container runs.",
-        verify="docker_inspect says running.",
+        expected="The container is running.",
+        verify="docker_inspect shows the state running.",
         timeout_s=60.0,
     )
 
@@ -93,12 +93,12 @@ class DockerStart(DockerTool):
             return failed_by(answer)
         if answer.status == NOT_MODIFIED:
             return _as_it_was(container, "runs already")
-        now = await _settled(engine, container)
+        now = await _wait_for_state(engine, container)
         data: dict[str, Value] = {"id": container.id, "changed": True, "status": now.status}
         if trouble := _ended_at_once(container, now, data, "started"):
             return trouble
-        told = did(f"{container.label} was started.", data)
-        return _undone_by(told, "docker_stop", container) if now.running else told
+        result = did(f"{container.label} was started.", data)
+        return _undone_by(result, "docker_stop", container) if now.running else result
 
 
 class DockerStop(DockerTool):
@@ -106,15 +106,15 @@ class DockerStop(DockerTool):
 
     spec = ToolSpec(
         name="docker_stop",
-        sentence="It stops a container: TERM, ten seconds later KILL.",
+        sentence="Stops a container: SIGTERM, then SIGKILL after ten seconds.",
         parameters=(CONTAINER, _GRACE, ID),
         risk=Risk.HIGH,
         changes=True,
         reversible=True,
         idempotent=True,
         undo="docker_start",
-        expected="That the container does not run: exit 143 when it ended by itself, 137 if not.",
-        verify="docker_inspect says exited.",
+        expected="The container is stopped: exit code 143 after SIGTERM, 137 after SIGKILL.",
+        verify="docker_inspect shows the state exited.",
         timeout_s=180.0,
     )
 
@@ -133,25 +133,25 @@ class DockerStop(DockerTool):
             return failed_by(answer)
         if answer.status == NOT_MODIFIED:
             return _as_it_was(container, "does not run")
-        # How it ended; one that removes itself takes that with it.
+        # How it ended, unless the container removed itself.
         data: dict[str, Value] = {"id": container.id, "changed": True}
         try:
             now = (await find(engine, container.id, after=True)).state
         except Refusal:
-            return did(f"{container.label} was stopped, and removed itself.", data)
+            return did(f"{container.label} was stopped and removed itself.", data)
         if now.running:
-            return failed(
-                f"{container.label} was stopped and runs again: somebody else starts it.",
+            return failure(
+                f"{container.label} was stopped and runs again: something else restarts it.",
                 FailureCategory.RUNTIME,
                 {**data, "status": now.status},
             )
         is_killed = now.exit_code == KILLED
-        how = "it did not end by itself and was killed" if is_killed else "it ended by itself"
-        told = did(
+        how = "it ignored SIGTERM and was killed" if is_killed else "it exited on SIGTERM"
+        result = did(
             f"{container.label} was stopped: {how} (exit {now.exit_code}).",
             {**data, "status": now.status, "exit_code": now.exit_code, "killed": is_killed},
         )
-        return _undone_by(told, "docker_start", container)
+        return _undone_by(result, "docker_start", container)
 
 
 class DockerRestart(DockerTool):
@@ -159,12 +159,12 @@ class DockerRestart(DockerTool):
 
     spec = ToolSpec(
         name="docker_restart",
-        sentence="It stops a container (TERM, ten seconds later KILL) and starts it again.",
+        sentence="Stops a container (SIGTERM, then SIGKILL after ten seconds) and starts it again.",
         parameters=(CONTAINER, _GRACE, ID),
         risk=Risk.HIGH,
         changes=True,
-        expected="That the container runs, with a new start time.",
-        verify="docker_inspect says running, and when it was started.",
+        expected="The container is running, with a new start time.",
+        verify="docker_inspect shows the state running and the new start time.",
         timeout_s=180.0,
     )
 
@@ -179,15 +179,15 @@ class DockerRestart(DockerTool):
         )
         if not answer.ok:
             return failed_by(answer)
-        now = await _settled(engine, container)
+        now = await _wait_for_state(engine, container)
         data: dict[str, Value] = {
             "id": container.id,
             "changed": True,
             "status": now.status,
             "started_at": now.started_at,
         }
-        told = did(f"{container.label} was restarted.", data)
-        return _ended_at_once(container, now, data, "restarted") or told
+        result = did(f"{container.label} was restarted.", data)
+        return _ended_at_once(container, now, data, "restarted") or result
 
 
 class DockerExec(DockerTool):
@@ -195,18 +195,18 @@ class DockerExec(DockerTool):
 
     spec = ToolSpec(
         name="docker_exec",
-        sentence="It runs one program inside of a running container, without a terminal.",
+        sentence="Runs one program inside a running container, without a terminal.",
         parameters=(
             CONTAINER,
             Parameter("argv", "the program and its arguments", ParameterType.LIST, minimum=1),
-            Parameter("user", "whom it runs as", required=False, default="", maximum=129),
-            Parameter("workdir", "where it runs", required=False, default="", maximum=4096),
+            Parameter("user", "the user to run it as", required=False, default="", maximum=129),
+            Parameter("workdir", "its working directory", required=False, default="", maximum=4096),
             ID,
         ),
         risk=Risk.HIGH,
         changes=True,
-        expected="That the program ends with 0.",
-        verify="Its exit code and what it says.",
+        expected="The program exits with 0.",
+        verify="Check its exit code and its output.",
         timeout_s=120.0,
     )
 
@@ -217,28 +217,26 @@ class DockerExec(DockerTool):
         inside = Inside(
             container.id, given.words("argv"), given.text("user"), given.text("workdir")
         )
-        if wrong := _wrong(inside):
-            return failed(wrong, FailureCategory.SYNTAX)
+        if not inside.argv[0] or any("\0" in word for word in (*inside.argv, inside.workdir)):
+            mistake = "'argv' must start with a program and must not contain NUL."
+        elif sum(len(word.encode("utf-8", "replace")) + 1 for word in inside.argv) > ARGV_BYTES_MAX:
+            mistake = f"'argv' must fit into {ARGV_BYTES_MAX} bytes."
+        elif inside.user and _USER.fullmatch(inside.user) is None:
+            mistake = "'user' must be a user, or user:group, by name or number."
+        elif inside.workdir and not inside.workdir.startswith("/"):
+            mistake = "'workdir' must be an absolute path."
+        else:
+            mistake = ""
+        if mistake:
+            return failure(mistake, FailureCategory.SYNTAX)
         result = await run_inside(engine, inside, job)
         return replace(result, data={"id": container.id, **result.data})
 
 
-def _wrong(inside: Inside) -> str:
-    if not inside.argv[0] or any("\0" in word for word in (*inside.argv, inside.workdir)):
-        return "'argv' has to begin with a program, and holds no NUL."
-    if sum(len(word.encode("utf-8", "replace")) + 1 for word in inside.argv) > ARGV_BYTES_MAX:
-        return f"'argv' has to fit into {ARGV_BYTES_MAX} bytes."
-    if inside.user and _USER.fullmatch(inside.user) is None:
-        return "'user' has to be a user, or user:group, by name or number."
-    if inside.workdir and not inside.workdir.startswith("/"):
-        return "'workdir' has to be a whole path, from /."
-    return ""
+async def _wait_for_state(engine: Engine, container: Container) -> State:
+    """The state a moment after the start: some containers exit at once.
 
-
-async def _settled(engine: Engine, container: Container) -> State:
-    """What it does a moment after its start: many a one ends before anybody looks.
-
-    One that the engine starts over and over shows the exit code of its first end.
+    A container in a restart loop shows the exit code of its first end.
     """
     ended = None
     try:
@@ -263,9 +261,9 @@ def _ended_at_once(
     """A failure, unless it still runs or ended well."""
     if (now.running and not now.restarting) or (not now.restarting and not now.exit_code):
         return None
-    return failed(
-        f"{container.label} was {deed} and ended at once, with exit code {now.exit_code}."
-        " Look at its logs.",
+    return failure(
+        f"{container.label} was {deed} and exited at once with code {now.exit_code}."
+        " Check its logs.",
         FailureCategory.RUNTIME,
         {**data, "exit_code": now.exit_code},
     )

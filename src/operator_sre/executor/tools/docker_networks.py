@@ -19,8 +19,8 @@ from operator_sre.executor.tools.docker_tool import (
     DockerTool,
     Refusal,
     did,
-    failed,
     failed_by,
+    failure,
     is_name,
 )
 from operator_sre.executor.tools.parameters import Validated
@@ -30,7 +30,7 @@ __all__ = ["NetworkConnect", "NetworkDisconnect"]
 OTHERS_MAX = 20
 _NETWORK = Parameter("network", "the name or id of the network", minimum=1, maximum=128)
 _NETWORK_ID = Parameter(
-    "network_id", "the network's full id; looked up when it is proposed", required=False
+    "network_id", "the network's full id; looked up when the action is proposed", required=False
 )
 
 
@@ -47,28 +47,32 @@ class _NetworkTool(DockerTool):
             network = await _find(engine, name)
         except (EngineError, Refusal):
             return Prepared(bound)
-        expected = f"{self.spec.expected} {_told(network, container)}"
+        expected = f"{self.spec.expected} {_others_on(network, container)}"
         return Prepared({**bound, "network_id": network.id}, expected=expected)
 
     async def network(self, engine: Engine, given: Validated) -> Network:
-        """The network as it is now, when it is the one that the call was proposed for."""
+        """The network as it is now, if it is the network of the proposal."""
         name, wanted = given.text("network"), given.text("network_id")
         network = await _find(engine, name)
         if network.id != wanted:
-            how = "is another network by now" if wanted else "was not bound to a network's id"
-            raise Refusal(Result(Outcome.REFUSED, stderr=f"{name!r} {how}. Propose it again."))
+            how = "is another network by now" if wanted else "is not bound to a network id"
+            raise Refusal(
+                Result(Outcome.REFUSED, stderr=f"{name!r} {how}. Propose the action again.")
+            )
         return network
 
 
 class NetworkConnect(_NetworkTool):
-    """Puts a container on a network; one that is on it stays as it is."""
+    """Connects a container to a network, unless it is connected."""
 
     spec = ToolSpec(
         name="docker_network_connect",
-        sentence="It puts a container on a network.",
+        sentence="Connects a container to a network.",
         parameters=(
             *(CONTAINER, _NETWORK),
-            Parameter("alias", "another name for it there", required=False, maximum=128),
+            Parameter(
+                "alias", "an alias of the container in the network", required=False, maximum=128
+            ),
             *(ID, _NETWORK_ID),
         ),
         risk=Risk.MEDIUM,
@@ -76,24 +80,24 @@ class NetworkConnect(_NetworkTool):
         reversible=True,
         idempotent=True,
         undo="docker_network_disconnect",
-        expected="That the container is on the network.",
-        verify="docker_inspect names the network.",
+        expected="The container is connected to the network.",
+        verify="docker_inspect lists the network.",
         timeout_s=60.0,
     )
 
     async def act(self, engine: Engine, container: Container, given: Validated, job: Job) -> Result:
         """Connect it; `changed` in the data is False when it was connected already."""
         network, alias = await self.network(engine, given), given.text("alias")
-        attached = _attached(container, network)
+        attached = _attachment(container, network)
         if attached is not None:
             if alias and alias not in (attached.aliases or ()):
-                return failed(
-                    f"{container.label} is on {network.name!r} already, without the alias"
+                return failure(
+                    f"{container.label} is already connected to {network.name!r}, without the alias"
                     f" {alias!r}. Disconnect it first.",
                     FailureCategory.RUNTIME,
                 )
             return did(
-                f"{container.label} is on {network.name!r} already.",
+                f"{container.label} is already connected to {network.name!r}.",
                 _data(container, network, changed=False),
             )
         answer = await engine.ask(
@@ -106,24 +110,28 @@ class NetworkConnect(_NetworkTool):
         )
         if not answer.ok:
             return failed_by(answer)
-        told = did(
-            f"{container.label} was put on {network.name!r}. {_told(network, container)}",
+        result = did(
+            f"{container.label} was connected to {network.name!r}."
+            f" {_others_on(network, container)}",
             _data(container, network, changed=True),
         )
-        return replace(told, undo=_reverse("docker_network_disconnect", container, network))
+        return replace(result, undo=_reverse("docker_network_disconnect", container, network))
 
 
 class NetworkDisconnect(_NetworkTool):
-    """Takes a container off a network; one that is not on it stays as it is."""
+    """Disconnects a container from a network, unless it is not connected."""
 
     spec = ToolSpec(
         name="docker_network_disconnect",
-        sentence="It takes a container off a network: the others there do not reach it any more.",
+        sentence=(
+            "Disconnects a container from a network: other containers there cannot reach it any "
+            "more."
+        ),
         parameters=(
             *(CONTAINER, _NETWORK),
             Parameter(
                 "force",
-                "also where the engine would refuse",
+                "disconnect even if the Docker engine would refuse",
                 ParameterType.BOOLEAN,
                 required=False,
                 default=False,
@@ -135,18 +143,18 @@ class NetworkDisconnect(_NetworkTool):
         reversible=True,
         idempotent=True,
         undo="docker_network_connect",
-        expected="That the container is not on the network.",
-        verify="docker_inspect does not name the network.",
+        expected="The container is not connected to the network.",
+        verify="docker_inspect does not list the network.",
         timeout_s=60.0,
     )
 
     async def act(self, engine: Engine, container: Container, given: Validated, job: Job) -> Result:
         """Disconnect it; `changed` in the data is False when it was not connected."""
         network = await self.network(engine, given)
-        attached = _attached(container, network)
+        attached = _attachment(container, network)
         if attached is None:
             return did(
-                f"{container.label} is not on {network.name!r}.",
+                f"{container.label} is not connected to {network.name!r}.",
                 _data(container, network, changed=False),
             )
         answer = await engine.ask(
@@ -156,16 +164,17 @@ class NetworkDisconnect(_NetworkTool):
         )
         if not answer.ok:
             return failed_by(answer)
-        told = did(
-            f"{container.label} was taken off {network.name!r}. {_told(network, container)}",
+        result = did(
+            f"{container.label} was disconnected from {network.name!r}."
+            f" {_others_on(network, container)}",
             _data(container, network, changed=True),
         )
-        names = [one for one in attached.aliases or () if one != container.id[:12]]
+        names = [each for each in attached.aliases or () if each != container.id[:12]]
         if len(names) > 1 or any((attached.fixed or {}).values()):
-            return told  # its other names or its fixed address would not come back
+            return result  # its other names or its fixed address would not come back
         undo = _reverse("docker_network_connect", container, network)
         more = {"alias": names[0]} if names else {}
-        return replace(told, undo=replace(undo, arguments={**undo.arguments, **more}))
+        return replace(result, undo=replace(undo, arguments={**undo.arguments, **more}))
 
 
 async def _find(engine: Engine, name: str) -> Network:
@@ -175,7 +184,7 @@ async def _find(engine: Engine, name: str) -> Network:
     return answer.read(Network)
 
 
-def _attached(container: Container, network: Network) -> Attached | None:
+def _attachment(container: Container, network: Network) -> Attached | None:
     """Its place on the network; before it was first started, only the name tells."""
     for name, attached in container.networks.items():
         if attached.network == network.id or (not attached.network and name == network.name):
@@ -183,10 +192,10 @@ def _attached(container: Container, network: Network) -> Attached | None:
     return None
 
 
-def _told(network: Network, container: Container) -> str:
+def _others_on(network: Network, container: Container) -> str:
     others = network.others(container.id)
     more = f" and {len(others) - OTHERS_MAX} more" if len(others) > OTHERS_MAX else ""
-    return f"On it are also: {', '.join(others[:OTHERS_MAX]) or 'none'}{more}."
+    return f"Other containers on it: {', '.join(others[:OTHERS_MAX]) or 'none'}{more}."
 
 
 def _data(container: Container, network: Network, *, changed: bool) -> dict[str, Value]:

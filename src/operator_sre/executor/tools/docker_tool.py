@@ -18,7 +18,7 @@ from operator_protocols.domain.tool import Parameter, Prepared, ToolSpec
 from operator_protocols.ports import Job
 from operator_sre.executor.docker.answers import Container
 from operator_sre.executor.docker.engine import Answer, Engine, EngineError
-from operator_sre.executor.tools.parameters import Validated, checked
+from operator_sre.executor.tools.parameters import Validated, check_arguments
 
 __all__ = [
     "CONTAINER",
@@ -27,15 +27,17 @@ __all__ = [
     "Locks",
     "Refusal",
     "did",
-    "failed",
     "failed_by",
+    "failure",
     "find",
     "is_name",
 ]
 
 NOT_FOUND, CONFLICT = 404, 409
 CONTAINER = Parameter("container", "the name or id of the container", minimum=1, maximum=128)
-ID = Parameter("id", "the container's full id; looked up when it is proposed", required=False)
+ID = Parameter(
+    "id", "the container's full id; looked up when the action is proposed", required=False
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +50,7 @@ class Locks:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, container: str) -> asyncio.Lock:
-        """The lock of one container; it is gone when nobody holds it."""
+        """The lock of one container; it exists only while it is held."""
         return self._locks.setdefault(container, asyncio.Lock())
 
 
@@ -91,15 +93,15 @@ class DockerTool(ABC):
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it. A failure is a Result, also that of the engine."""
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
-            result = await self._called(arguments, job)
+            result = await self._call(arguments, job)
         except Refusal as refusal:
             result = refusal.result
         except EngineError as error:
             # The engine cannot be asked; what was sent to it may have been done all the same.
             is_unknown = self.spec.changes and error.sent
-            note = " Whether it was done is not known: look again." if is_unknown else ""
+            note = " It is unknown whether it was done: check again." if is_unknown else ""
             result = Result(
                 Outcome.UNKNOWN if is_unknown else Outcome.RAN,
                 exit_code=None if is_unknown else 1,
@@ -110,39 +112,39 @@ class DockerTool(ABC):
                     "next_action": error.next_action.value,
                 },
             )
-        return replace(result, duration_s=round(time.monotonic() - begun, 4))
+        return replace(result, duration_s=round(time.monotonic() - started, 4))
 
-    async def _called(self, arguments: Mapping[str, Argument], job: Job) -> Result:
-        given = checked(self.spec, arguments)
+    async def _call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
         for name in ("container", "network", "alias"):
             if given.text(name) and not is_name(given.text(name)):
-                return failed(
-                    f"{given.text(name)[:60]!r} is not a name that Docker gives: letters, digits,"
-                    " '_', '.' and '-', and a letter or a digit first.",
+                return failure(
+                    f"{given.text(name)[:60]!r} is not a valid Docker name: use letters,"
+                    " digits, '_', '.' and '-', starting with a letter or a digit.",
                     FailureCategory.SYNTAX,
                 )
         engine = self._engine()
         if not (self.spec.changes and self.is_exclusive):
-            return await self.act(engine, await self._bound(engine, given), given, job)
+            return await self.act(engine, await self._bound_container(engine, given), given, job)
         async with self._locks.of(given.text("id")):
-            return await self.act(engine, await self._bound(engine, given), given, job)
+            return await self.act(engine, await self._bound_container(engine, given), given, job)
 
-    async def _bound(self, engine: Engine, given: Validated) -> Container:
-        """The container as it is now, when it is the one that the call was proposed for."""
+    async def _bound_container(self, engine: Engine, given: Validated) -> Container:
+        """The container as it is now, if it is the container of the proposal."""
         name, wanted = given.text("container"), given.text("id")
         container = await find(engine, name)
         if wanted and container.id != wanted:
             raise Refusal(
-                _refused(
+                _refusal(
                     f"{name!r} is another container by now ({container.id[:12]}, not"
-                    f" {wanted[:12]!r}). Look at it, and propose it again."
+                    f" {wanted[:12]!r}). Check it, and propose the action again."
                 )
             )
         if not wanted and self.spec.changes:
             raise Refusal(
-                _refused(f"{name!r} was not bound to a container's id. Propose it again.")
+                _refusal(f"{name!r} is not bound to a container id. Propose the action again.")
             )
         return container
 
@@ -170,7 +172,7 @@ async def find(engine: Engine, name: str, *, after: bool = False) -> Container:
         raise Refusal(failed_by(answer))
     container = answer.read(Container)
     if _ID.fullmatch(container.id) is None:
-        raise EngineError("What answers there does not answer as Docker does.")
+        raise EngineError("The service at this address does not answer as Docker does.")
     return container
 
 
@@ -179,7 +181,7 @@ def did(sentence: str, data: Mapping[str, Value]) -> Result:
     return Result(Outcome.RAN, exit_code=0, stdout=sentence, data=data)
 
 
-def failed(
+def failure(
     sentence: str, category: FailureCategory, data: Mapping[str, Value] | None = None
 ) -> Result:
     """It could not be done."""
@@ -190,11 +192,11 @@ def failed(
 
 
 def failed_by(answer: Answer) -> Result:
-    """The engine refused, and said why."""
+    """The engine refused the request."""
     missing = answer.status == NOT_FOUND
     category = FailureCategory.NOT_FOUND if missing else FailureCategory.RUNTIME
-    return failed(f"Docker refused: {answer.message}", category)
+    return failure(f"Docker refused: {answer.message}", category)
 
 
-def _refused(sentence: str) -> Result:
+def _refusal(sentence: str) -> Result:
     return Result(Outcome.REFUSED, stderr=sentence)

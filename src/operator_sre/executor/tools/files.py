@@ -17,8 +17,8 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
-from operator_sre.executor.tools.parameters import Validated, checked
-from operator_sre.executor.tools.replacing import (
+from operator_sre.executor.tools.parameters import Validated, check_arguments
+from operator_sre.executor.tools.replacement import (
     FILE_BYTES_MAX,
     Kept,
     State,
@@ -32,9 +32,9 @@ PATH_CHARACTERS_MAX = 4096
 # A difference is for people to read, and is never worth more than this.
 DIFF_LINES_MAX, COMPARED_LINES_MAX = 400, 2000
 DIFF_CHARACTERS_MAX = 32_768
-HIDDEN = "(It may hold secrets, so that the difference is not shown.)"
+HIDDEN = "(The difference is not shown, because the file may contain secrets.)"
 _PATH = Parameter(
-    "path", "the absolute path, without links in it", minimum=1, maximum=PATH_CHARACTERS_MAX
+    "path", "the absolute path, without symbolic links", minimum=1, maximum=PATH_CHARACTERS_MAX
 )
 _CATEGORIES = {
     errno.ENOENT: FailureCategory.NOT_FOUND,
@@ -62,12 +62,12 @@ class ReadFile:
 
     spec = ToolSpec(
         name="read_file",
-        sentence="It reads a part of a regular file, and follows no link.",
+        sentence="Reads a part of a regular file. Does not follow symbolic links.",
         parameters=(
             _PATH,
             Parameter(
                 "offset",
-                "how many bytes to leave out at the beginning",
+                "the number of bytes to skip",
                 ParameterType.INTEGER,
                 required=False,
                 default=0,
@@ -76,7 +76,7 @@ class ReadFile:
             ),
             Parameter(
                 "bytes_max",
-                "how many bytes to read at most",
+                "the maximum number of bytes to read",
                 ParameterType.INTEGER,
                 required=False,
                 default=READ_BYTES_MAX,
@@ -87,21 +87,21 @@ class ReadFile:
         risk=Risk.LOW,
         changes=False,
         idempotent=True,
-        expected="What the file holds, as text.",
+        expected="The content of the file, as text.",
         timeout_s=30.0,
     )
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Read it. What is not text is shown by its bytes, and `binary` in the data says so."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             found = await asyncio.to_thread(_read, given)
         except OSError as trouble:
-            found = _failed(trouble)
-        return replace(found, duration_s=round(time.monotonic() - begun, 4))
+            found = _failure(trouble)
+        return replace(found, duration_s=round(time.monotonic() - started, 4))
 
 
 class WriteFile:
@@ -109,13 +109,14 @@ class WriteFile:
 
     spec = ToolSpec(
         name="write_file",
-        sentence="It replaces a file by a text in one step, and keeps what it held.",
+        sentence="Replaces the content of a file atomically, and keeps a backup.",
         parameters=(
             _PATH,
-            Parameter("text", "all that the file is to hold", minimum=0, maximum=FILE_BYTES_MAX),
+            Parameter("text", "the new content of the file", minimum=0, maximum=FILE_BYTES_MAX),
             Parameter(
                 "expect_sha256",
-                "the hash of what it holds now, or 'absent'; looked up when it is proposed",
+                "the hash of the current content, or 'absent'; looked up when the action is "
+                "proposed",
                 required=False,
                 maximum=64,
             ),
@@ -125,7 +126,7 @@ class WriteFile:
         reversible=True,
         idempotent=True,
         undo="restore_file",
-        expected="That the file holds the text, with its mode and its owner.",
+        expected="The file has the new content, with the same mode and owner.",
         verify="read_file shows the hash of the text.",
         timeout_s=30.0,
     )
@@ -145,48 +146,53 @@ class WriteFile:
             return Prepared()
         try:
             now = await asyncio.to_thread(_state, path)
-        except OSError:  # told when it is called; nothing can be shown before
+        except OSError:  # reported by the call; there is nothing to show before
             return Prepared()
-        return Prepared({"expect_sha256": now.sha256}, self._shown(path, now, _encoded(text)))
+        return Prepared({"expect_sha256": now.sha256}, self._difference(path, now, _encode(text)))
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Replace it. The difference is the output."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        return await _timed(self._write, given)
+        return await _run_timed(self._write, given)
 
     def _write(self, given: Validated) -> Result:
-        path, new = given.text("path"), _encoded(given.text("text"))
+        path, new = given.text("path"), _encode(given.text("text"))
         _check(self._rights, path)
         if len(new) > FILE_BYTES_MAX:
-            raise OSError(errno.EFBIG, f"The text is longer than {FILE_BYTES_MAX} bytes.")
+            raise OSError(errno.EFBIG, f"The text is longer than {FILE_BYTES_MAX / 1e6:g} MB.")
         with open_place(path) as place:
             old = place.state()
             after = replace(old, content=new)
             if old.content == new:  # also when it was done before, so that it may be tried again
-                return _done(path, old, after, f"{path} holds this text already.")
+                return _change_result(path, old, after, f"{path} already has this content.")
             _expect(path, old, given.text("expect_sha256"))
             backup = self._kept.keep(path, old)
             place.put(after, old)
         undo = _undo(path, backup, after)
-        return replace(_done(path, old, after, self._shown(path, old, new)), undo=undo)
+        return replace(
+            _change_result(path, old, after, self._difference(path, old, new)), undo=undo
+        )
 
-    def _shown(self, path: str, old: State, new: bytes) -> str:
+    def _difference(self, path: str, old: State, new: bytes) -> str:
         return HIDDEN if self._rights.secret(path) else difference(path, old.content, new)
 
 
 class RestoreFile:
-    """Puts a file back as it was before it was replaced, unless somebody changed it since."""
+    """Restores a file as it was before write_file, unless it has changed since."""
 
     spec = ToolSpec(
         name="restore_file",
-        sentence="It puts back what a file held before write_file: content, mode and owner.",
+        sentence="Restores a file as it was before write_file: content, mode and owner.",
         parameters=(
             _PATH,
-            Parameter("backup", "the id that write_file told", minimum=1, maximum=64),
+            Parameter("backup", "the id that write_file returned", minimum=1, maximum=64),
             Parameter(
-                "expect_sha256", "the hash of what it holds now, or 'absent'", minimum=6, maximum=64
+                "expect_sha256",
+                "the hash of the current content, or 'absent'",
+                minimum=6,
+                maximum=64,
             ),
         ),
         risk=Risk.HIGH,
@@ -194,8 +200,8 @@ class RestoreFile:
         reversible=True,
         idempotent=False,
         undo="restore_file",
-        expected="That the file is as it was before.",
-        verify="read_file shows the hash of what was kept.",
+        expected="The file is as it was before.",
+        verify="read_file shows the hash of the backup.",
         timeout_s=30.0,
     )
 
@@ -205,10 +211,10 @@ class RestoreFile:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Put it back."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        return await _timed(self._restore, given)
+        return await _run_timed(self._restore, given)
 
     def _restore(self, given: Validated) -> Result:
         path = given.text("path")
@@ -219,8 +225,10 @@ class RestoreFile:
             _expect(path, old, given.text("expect_sha256"))
             backup = self._kept.keep(path, old)
             place.put(wanted, old)
-        said = f"{path} is as it was: {wanted.sha256}."
-        return replace(_done(path, old, wanted, said), undo=_undo(path, backup, wanted))
+        sentence = f"{path} is as it was: {wanted.sha256}."
+        return replace(
+            _change_result(path, old, wanted, sentence), undo=_undo(path, backup, wanted)
+        )
 
 
 def difference(path: str, old: bytes | None, new: bytes) -> str:
@@ -241,7 +249,7 @@ def _lines(content: bytes) -> list[str]:
     return content.decode("utf-8", "backslashreplace").splitlines()
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -252,13 +260,13 @@ def _state(path: str) -> State:
 
 def _check(rights: Rights, path: str) -> None:
     if not rights.writable(path):
-        why = f"The policy lets nobody write {path!r}: see 'paths: write' in the policy."
+        why = f"The policy forbids writing {path!r}: see 'paths: write' in the policy."
         raise OSError(errno.EPERM, why)
 
 
 def _expect(path: str, old: State, sha256: str) -> None:
     if sha256 and sha256 != old.sha256:
-        raise OSError(0, f"{path!r} is not what it was when this was proposed.")
+        raise OSError(0, f"{path!r} has changed since this action was proposed.")
 
 
 def _undo(path: str, backup: str, now: State) -> Action:
@@ -266,7 +274,7 @@ def _undo(path: str, backup: str, now: State) -> Action:
     return Action(RestoreFile.spec.name, given, timeout_s=RestoreFile.spec.timeout_s)
 
 
-def _done(path: str, old: State, new: State, said: str) -> Result:
+def _change_result(path: str, old: State, new: State, sentence: str) -> Result:
     data: dict[str, Value] = {
         "path": path,
         "changed": old.content != new.content or old.mode != new.mode,
@@ -275,16 +283,16 @@ def _done(path: str, old: State, new: State, said: str) -> Result:
         "bytes": len(new.content or b""),
         "mode": f"{new.mode:o}",
     }
-    return Result(Outcome.RAN, exit_code=0, stdout=said, data=data)
+    return Result(Outcome.RAN, exit_code=0, stdout=sentence, data=data)
 
 
-async def _timed(work: Callable[[Validated], Result], given: Validated) -> Result:
-    begun = time.monotonic()
+async def _run_timed(work: Callable[[Validated], Result], given: Validated) -> Result:
+    started = time.monotonic()
     try:
         result = await asyncio.to_thread(work, given)
     except OSError as trouble:
-        result = _failed(trouble)
-    return replace(result, duration_s=round(time.monotonic() - begun, 4))
+        result = _failure(trouble)
+    return replace(result, duration_s=round(time.monotonic() - started, 4))
 
 
 def _read(given: Validated) -> Result:
@@ -318,7 +326,7 @@ def _read(given: Validated) -> Result:
     )
 
 
-def _failed(trouble: OSError) -> Result:
+def _failure(trouble: OSError) -> Result:
     return Result(
         Outcome.RAN,
         exit_code=1,

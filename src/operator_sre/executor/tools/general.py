@@ -10,7 +10,7 @@ from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Clock, Job
-from operator_sre.executor.tools.parameters import checked
+from operator_sre.executor.tools.parameters import check_arguments
 
 __all__ = ["LogMessage", "Wait"]
 
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class Wait:
-    """Lets time pass, so that something can settle before it is looked at again."""
+    """Lets time pass, so that something can settle before the next check."""
 
     spec = ToolSpec(
         name="wait",
-        sentence="It waits some seconds and touches nothing.",
+        sentence="Waits a number of seconds. Changes nothing.",
         parameters=(
             Parameter(
                 "seconds",
-                "how many seconds to wait",
+                "the number of seconds to wait",
                 ParameterType.NUMBER,
                 minimum=WAIT_S_MIN,
                 maximum=WAIT_S_MAX,
@@ -37,7 +37,7 @@ class Wait:
         risk=Risk.LOW,
         changes=False,
         idempotent=True,
-        expected="That so much time has passed.",
+        expected="The time has passed.",
         timeout_s=WAIT_S_MAX + 10.0,
     )
 
@@ -46,16 +46,16 @@ class Wait:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Wait; the executor ends it when it is cancelled."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        seconds, begun = given.number("seconds"), time.monotonic()
+        seconds, started = given.number("seconds"), time.monotonic()
         await self._clock.sleep(seconds)
         return Result(
             Outcome.RAN,
             exit_code=0,
             stdout=f"Waited {seconds:g} s.",
-            duration_s=round(time.monotonic() - begun, 4),
+            duration_s=round(time.monotonic() - started, 4),
             data={"seconds": seconds},
         )
 
@@ -65,19 +65,17 @@ class LogMessage:
 
     spec = ToolSpec(
         name="log_message",
-        sentence="It writes one message into the ledger and the log, and touches nothing else.",
-        parameters=(
-            Parameter("text", "what to write down", minimum=1, maximum=TEXT_CHARACTERS_MAX),
-        ),
+        sentence="Writes a message to the ledger and the log. Changes nothing else.",
+        parameters=(Parameter("text", "the message", minimum=1, maximum=TEXT_CHARACTERS_MAX),),
         risk=Risk.LOW,
         changes=False,
-        expected="That the message is in the ledger.",
+        expected="The message is in the ledger.",
         verify="operator history list shows it.",
     )
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Write it down."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
         text = given.text("text")

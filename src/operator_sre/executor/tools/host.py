@@ -18,13 +18,13 @@ from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, T
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.tools.parameters import checked
+from operator_sre.executor.tools.parameters import check_arguments
 from operator_sre.executor.transports.local import ENVIRONMENT
 from operator_sre.processes.identity import alive, process_of, row_of, same
 
 __all__ = ["PID_MIN", "KillProcess", "ServiceTool", "service_tools", "unit_of"]
 
-# Below are the kernel's own and those that the machine was started with.
+# Lower pids are kernel threads and processes of the boot.
 PID_MIN = 300
 PID_MAX = 2**22
 POLL_S, TERM_S, SETTLE_S = 0.1, 5.0, 0.5
@@ -36,36 +36,36 @@ _SERVICE = Parameter("service", "the name of the service, without a path", minim
 
 _START = ToolSpec(
     name="host_service_start",
-    sentence="It starts a service of this machine with systemctl.",
+    sentence="Starts a service of this machine with systemctl.",
     parameters=(_SERVICE,),
     risk=Risk.MEDIUM,
     changes=True,
     reversible=True,
     idempotent=True,
     undo="host_service_stop",
-    expected="That systemctl ends with 0 and says that the service is active.",
-    verify="systemctl is-active SERVICE says active.",
+    expected="systemctl exits with 0 and reports the service as active.",
+    verify="systemctl is-active SERVICE prints active.",
 )
 _STOP = ToolSpec(
     name="host_service_stop",
-    sentence="It stops a service of this machine with systemctl.",
+    sentence="Stops a service of this machine with systemctl.",
     parameters=(_SERVICE,),
     risk=Risk.HIGH,
     changes=True,
     reversible=True,
     idempotent=True,
     undo="host_service_start",
-    expected="That systemctl ends with 0 and says that the service is not active.",
-    verify="systemctl is-active SERVICE says inactive.",
+    expected="systemctl exits with 0 and reports the service as inactive.",
+    verify="systemctl is-active SERVICE prints inactive.",
 )
 _RESTART = ToolSpec(
     name="host_service_restart",
-    sentence="It restarts a service of this machine with systemctl.",
+    sentence="Restarts a service of this machine with systemctl.",
     parameters=(_SERVICE,),
     risk=Risk.MEDIUM,
     changes=True,
-    expected="That systemctl ends with 0 and says that the service is active.",
-    verify="systemctl is-active SERVICE says active.",
+    expected="systemctl exits with 0 and reports the service as active.",
+    verify="systemctl is-active SERVICE prints active.",
 )
 
 
@@ -87,15 +87,15 @@ class ServiceTool:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it, then ask whether it is so. Success is both."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
         service = given.text("service")
         unit = unit_of(service)
         if not unit:
-            return _refused(f"{service[:60]!r} is not the name of a service.")
+            return _refusal(f"{service[:60]!r} is not the name of a service.")
         if not self.manages(service):
-            return _refused(f"The policy does not let {service!r} be touched: see 'services'.")
+            return _refusal(f"The policy does not allow changes to {service!r}: see 'services'.")
         before = await self._state(unit, job, "before")
         done = await self._run(self.verb, unit, job)
         if done.outcome is not Outcome.RAN:
@@ -104,18 +104,17 @@ class ServiceTool:
         reached = after in ENDED if self.verb == "stop" else after == ACTIVE
         data = {"service": unit, "verb": self.verb, "was": before, "state": after}
         if not done.ok:
-            why = done.stderr or f"systemctl {self.verb} ended with {done.exit_code}."
+            why = done.stderr or f"systemctl {self.verb} exited with {done.exit_code}."
             return replace(done, stderr=why, data=data)
         if not reached:
-            why = (
-                f"systemctl {self.verb} ended with 0, but {unit} is {after or 'in no known state'}."
-            )
+            now = after or "in an unknown state"
+            why = f"systemctl {self.verb} exited with 0, but {unit} is {now}."
             failed = FailureCategory.RUNTIME
             return replace(done, exit_code=1, stderr=why, category=failed, data=data)
         changed = (before == ACTIVE) is not (after == ACTIVE)
         undo = Action(self.spec.undo, {"service": unit}) if self.spec.undo and changed else None
-        said = f"{unit} is {after}, and was {before or 'unknown'}."
-        return replace(done, stdout=said, data=data, undo=undo)
+        sentence = f"{unit} is {after}, and was {before or 'unknown'}."
+        return replace(done, stdout=sentence, data=data, undo=undo)
 
     async def _state(self, unit: str, job: Job, when: str) -> str:
         """What systemctl calls it; "" where it cannot say."""
@@ -140,11 +139,11 @@ def service_tools(
 
 
 class KillProcess:
-    """Ends one process, and never another one that got its number."""
+    """Kills one process, and never another process with the same pid."""
 
     spec = ToolSpec(
         name="kill_process",
-        sentence="It ends one process of this machine: TERM, five seconds later KILL.",
+        sentence="Kills one process of this machine: SIGTERM, then SIGKILL after five seconds.",
         parameters=(
             Parameter(
                 "pid", "the process", ParameterType.INTEGER, minimum=PID_MIN, maximum=PID_MAX
@@ -154,14 +153,15 @@ class KillProcess:
             ),
             Parameter(
                 "started",
-                "when it was started, in seconds since 1970; looked up if the process is there",
+                "the start time of the process, in seconds since 1970; looked up if the process "
+                "exists",
                 ParameterType.NUMBER,
             ),
         ),
         risk=Risk.HIGH,
         changes=True,
-        expected="That the process is gone.",
-        verify="ps -p PID shows nothing, or a process with another start.",
+        expected="The process is gone.",
+        verify="ps -p PID shows nothing, or a process with another start time.",
         timeout_s=30.0,
     )
 
@@ -175,31 +175,44 @@ class KillProcess:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """End it. `escalated` in the data is True only if KILL was sent after TERM."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        begun = time.monotonic()
+        started = time.monotonic()
         process = Process(given.integer("pid"), given.number("started"))
         with _Handle(process.pid) as handle:
-            if trouble := _trouble(process, handle):
-                return replace(trouble, duration_s=round(time.monotonic() - begun, 4))
-            asked = given.text("signal")
-            handle.send(signal.SIGTERM if asked == "TERM" else signal.SIGKILL)
-            gone = await _gone(process, TERM_S if asked == "TERM" else SETTLE_S)
-            escalated = not gone and asked == "TERM" and handle.send(signal.SIGKILL) is None
+            pid = process.pid
+            now = process_of(pid)
+            problem: Result | None
+            if now is None:
+                problem = _failure(f"There is no process {pid}.", FailureCategory.NOT_FOUND)
+            elif not same(now, process):
+                problem = _failure(f"{pid} is another process by now.", FailureCategory.NOT_FOUND)
+            elif pid in _ancestry() or _is_ours(pid):
+                problem = _refusal(f"{pid} is Operator itself, or a process that it depends on.")
+            else:
+                problem = handle.send(0)
+            if problem is not None:
+                return replace(problem, duration_s=round(time.monotonic() - started, 4))
+            wanted = given.text("signal")
+            handle.send(signal.SIGTERM if wanted == "TERM" else signal.SIGKILL)
+            gone = await _wait_until_gone(process, TERM_S if wanted == "TERM" else SETTLE_S)
+            escalated = not gone and wanted == "TERM" and handle.send(signal.SIGKILL) is None
             if escalated:
-                gone = await _gone(process, SETTLE_S)
+                gone = await _wait_until_gone(process, SETTLE_S)
             gone = gone or not alive(process)
-            how = "KILL after TERM" if escalated else asked
-            said = f"{process.pid} was sent {how} and {'is gone' if gone else 'is still there'}."
+            how = "KILL after TERM" if escalated else wanted
+            sentence = (
+                f"{process.pid} was sent {how} and {'is gone' if gone else 'is still there'}."
+            )
             return Result(
                 Outcome.RAN,
                 exit_code=0 if gone else 1,
-                stdout=said if gone else "",
-                stderr="" if gone else said,
-                duration_s=round(time.monotonic() - begun, 4),
+                stdout=sentence if gone else "",
+                stderr="" if gone else sentence,
+                duration_s=round(time.monotonic() - started, 4),
                 category=None if gone else FailureCategory.RUNTIME,
-                data={"pid": process.pid, "signal": asked, "escalated": escalated, "gone": gone},
+                data={"pid": process.pid, "signal": wanted, "escalated": escalated, "gone": gone},
             )
 
 
@@ -214,7 +227,7 @@ class _Handle:
         if hasattr(os, "pidfd_open"):
             try:
                 self._fd = os.pidfd_open(self._pid)
-            except OSError:  # it is gone, which is told when it is looked for; or an old kernel
+            except OSError:  # it is gone, which the check below reports; or an old kernel
                 self._fd = -1
         return self
 
@@ -230,27 +243,14 @@ class _Handle:
             else:
                 os.kill(self._pid, number)
         except ProcessLookupError:
-            return _failed(f"There is no process {self._pid}.", FailureCategory.NOT_FOUND)
+            return _failure(f"There is no process {self._pid}.", FailureCategory.NOT_FOUND)
         except PermissionError:
-            why = f"{self._pid} belongs to somebody else and cannot be signalled."
-            return _failed(why, FailureCategory.PERMISSION)
+            why = f"{self._pid} belongs to another user and cannot be signalled."
+            return _failure(why, FailureCategory.PERMISSION)
         return None
 
 
-def _trouble(process: Process, handle: _Handle) -> Result | None:
-    """Why it is not signalled at all."""
-    pid = process.pid
-    now = process_of(pid)
-    if now is None:
-        return _failed(f"There is no process {pid}.", FailureCategory.NOT_FOUND)
-    if not same(now, process):
-        return _failed(f"{pid} is another process by now.", FailureCategory.NOT_FOUND)
-    if pid in _ancestry() or _is_ours(pid):
-        return _refused(f"{pid} is the operator itself, or keeps it going.")
-    return handle.send(0)
-
-
-async def _gone(process: Process, seconds: float) -> bool:
+async def _wait_until_gone(process: Process, seconds: float) -> bool:
     """Look every tenth of a second; True as soon as it is not there any more."""
     deadline = time.monotonic() + seconds
     while alive(process):
@@ -280,9 +280,9 @@ def _is_ours(pid: int) -> bool:
     return any(word.startswith(KEEPERS) for word in words)
 
 
-def _failed(why: str, category: FailureCategory) -> Result:
+def _failure(why: str, category: FailureCategory) -> Result:
     return Result(Outcome.RAN, exit_code=1, stderr=why, category=category)
 
 
-def _refused(why: str) -> Result:
-    return _failed(why, FailureCategory.PERMISSION)
+def _refusal(why: str) -> Result:
+    return _failure(why, FailureCategory.PERMISSION)

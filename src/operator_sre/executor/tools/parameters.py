@@ -12,18 +12,18 @@ from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 
-__all__ = ["Invalid", "Validated", "checked", "near", "parsed", "validate"]
+__all__ = ["Invalid", "Validated", "check_arguments", "near", "parse_pairs", "validate"]
 
 SHOWN_MAX = 60
 ERRORS_MAX = 50
 WRONG = 2  # the exit code of a call that makes no sense, as programs have it
 _KINDS = {
-    ParameterType.STRING: "a text",
+    ParameterType.STRING: "a string",
     ParameterType.INTEGER: "an integer",
     ParameterType.NUMBER: "a number",
     ParameterType.BOOLEAN: "true or false",
-    ParameterType.LIST: "a list of texts",
-    ParameterType.MAP: "a table of texts",
+    ParameterType.LIST: "a list of strings",
+    ParameterType.MAP: "a map of strings",
 }
 _FLAGS = {"true": True, "false": False}
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
@@ -61,7 +61,7 @@ class Validated:
     def table(self, name: str) -> dict[str, str]:
         """A table of texts."""
         value = self.arguments.get(name)
-        return {key: str(one) for key, one in value.items()} if isinstance(value, Mapping) else {}
+        return {key: str(each) for key, each in value.items()} if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class Invalid:
     @property
     def sentence(self) -> str:
         """All of it in one line."""
-        told = " ".join(self.errors[:ERRORS_MAX])
+        sentences = " ".join(self.errors[:ERRORS_MAX])
         more = len(self.errors) - ERRORS_MAX
-        return f"{self.tool}: {told}" + (f" And {more} more." if more > 0 else "")
+        return f"{self.tool}: {sentences}" + (f" And {more} more." if more > 0 else "")
 
     @property
     def result(self) -> Result:
@@ -105,25 +105,25 @@ def validate(spec: ToolSpec, arguments: Mapping[str, object]) -> Validated | Inv
                 fitting[parameter.name] = parameter.default
             continue
         wrong = tuple(_wrong(parameter, value))
-        errors += [f"{parameter.name!r} {one}" for one in wrong]
+        errors += [f"{parameter.name!r} {each}" for each in wrong]
         if not wrong:
             if isinstance(value, list | tuple):
                 fitting[parameter.name] = tuple(map(str, value))
             elif isinstance(value, Mapping):
-                fitting[parameter.name] = {str(key): str(one) for key, one in value.items()}
+                fitting[parameter.name] = {str(key): str(each) for key, each in value.items()}
             else:
                 assert isinstance(value, str | int | float)
                 fitting[parameter.name] = value
     return Invalid(spec.name, tuple(errors)) if errors else Validated(fitting)
 
 
-def checked(spec: ToolSpec, arguments: Mapping[str, object]) -> Validated | Result:
-    """The same for whoever answers with a Result: exit 2, and every error in it."""
+def check_arguments(spec: ToolSpec, arguments: Mapping[str, object]) -> Validated | Result:
+    """The same as a Result: exit code 2, with every error."""
     found = validate(spec, arguments)
     return found.result if isinstance(found, Invalid) else found
 
 
-def parsed(spec: ToolSpec, pairs: Iterable[str]) -> tuple[dict[str, object], list[str]]:
+def parse_pairs(spec: ToolSpec, pairs: Iterable[str]) -> tuple[dict[str, object], list[str]]:
     """Arguments from texts such as `name=value`, each read as its parameter's type.
 
     A list is given item by item, a table as `name=key=value`. What cannot be read stays a text,
@@ -136,7 +136,7 @@ def parsed(spec: ToolSpec, pairs: Iterable[str]) -> tuple[dict[str, object], lis
         parameter = spec.parameter(name)
         kind = parameter.type if parameter else ParameterType.STRING
         if not sign:
-            errors.append(f"{_shown(pair)} is not name=value.")
+            errors.append(f"{_quote(pair)} is not name=value.")
         elif kind is ParameterType.LIST:
             items = found.setdefault(name, [])
             assert isinstance(items, list)
@@ -146,12 +146,12 @@ def parsed(spec: ToolSpec, pairs: Iterable[str]) -> tuple[dict[str, object], lis
             key, inner, value = text.partition("=")
             assert isinstance(table, dict)
             if not inner or key in table:
-                why = f"{_shown(key)} is there twice" if inner else f"{_shown(text)} has no '='"
+                why = f"{_quote(key)} is given twice" if inner else f"{_quote(text)} has no '='"
                 errors.append(f"{name!r} takes key=value, each key once; {why}.")
             else:
                 table[key] = value
         elif name in found:
-            errors.append(f"{name!r} is there twice.")
+            errors.append(f"{name!r} is given twice.")
         elif kind is ParameterType.BOOLEAN:
             found[name] = _FLAGS.get(text, text)
         elif kind is ParameterType.INTEGER:
@@ -171,22 +171,30 @@ def near(name: str, valid: Iterable[str]) -> str:
 
 
 def _unknown(name: str, spec: ToolSpec) -> str:
-    names = [one.name for one in spec.parameters]
+    names = [parameter.name for parameter in spec.parameters]
     hint = near(name, names) or f" It takes {', '.join(names) or 'nothing'}."
-    return f"{_shown(name)} is not a parameter.{hint}"
+    return f"{_quote(name)} is not a parameter.{hint}"
 
 
 def _wrong(parameter: Parameter, value: object) -> Iterator[str]:
     """What is wrong with one value. It is never shown, because it may be a secret."""
     if not _is_of(parameter.type, value):
-        yield f"has to be {_KINDS[parameter.type]}, and is {_kind_of(value)}."
+        yield f"must be {_KINDS[parameter.type]}, but is {_kind_of(value)}."
         return
-    if parameter.choices and not _chosen(value, parameter.choices):
-        yield f"has to be one of {', '.join(parameter.choices)}."
+    items = value if isinstance(value, list | tuple) else (value,)
+    if parameter.choices and not all(str(item) in parameter.choices for item in items):
+        yield f"must be one of {', '.join(parameter.choices)}."
     low, high = parameter.minimum, parameter.maximum
     size = value if isinstance(value, int | float) else len(value)  # type: ignore[arg-type]
     if (low is not None and size < low) or (high is not None and size > high):
-        yield f"has to be {_range(low, high)}{_unit(parameter.type)}."
+        if low is None:
+            bounds = f"at most {high:g}"
+        else:
+            bounds = f"at least {low:g}" if high is None else f"between {low:.10g} and {high:.10g}"
+        unit = " characters long" if parameter.type is ParameterType.STRING else ""
+        if parameter.type in (ParameterType.LIST, ParameterType.MAP):
+            unit = " items long"
+        yield f"must be {bounds}{unit}."
 
 
 def _is_of(kind: ParameterType, value: object) -> bool:
@@ -200,10 +208,10 @@ def _is_of(kind: ParameterType, value: object) -> bool:
         case ParameterType.NUMBER:
             return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         case ParameterType.LIST:
-            return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+            return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
         case ParameterType.MAP:
             return isinstance(value, Mapping) and all(
-                isinstance(key, str) and isinstance(one, str) for key, one in value.items()
+                isinstance(key, str) and isinstance(each, str) for key, each in value.items()
             )
 
 
@@ -211,28 +219,11 @@ def _kind_of(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "not a finite number"
     if isinstance(value, list | tuple):
-        others = [one for one in value if not isinstance(one, str)]
+        others = [each for each in value if not isinstance(each, str)]
         return f"a list with {_kind_of(others[0])} in it" if others else "a list"
-    names = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
-    return names.get(type(value), "a table" if isinstance(value, Mapping) else "something else")
+    names = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+    return names.get(type(value), "a map" if isinstance(value, Mapping) else "something else")
 
 
-def _chosen(value: object, choices: tuple[str, ...]) -> bool:
-    items = value if isinstance(value, list | tuple) else (value,)
-    return all(str(one) in choices for one in items)
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is None:
-        return f"at most {high:g}" if high is not None else "of any size"
-    return f"at least {low:g}" if high is None else f"between {low:.10g} and {high:.10g}"
-
-
-def _unit(kind: ParameterType) -> str:
-    if kind is ParameterType.STRING:
-        return " characters long"
-    return " items long" if kind in (ParameterType.LIST, ParameterType.MAP) else ""
-
-
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text[:SHOWN_MAX])

@@ -15,7 +15,7 @@ from operator_protocols.ports import Job
 
 __all__ = ["CheckPort"]
 
-# Neither a valid HTTP request nor a valid command of a store: whoever is awake complains.
+# Neither a valid HTTP request nor a valid command of a store: a live service complains.
 KNOCK = b"PING / HTTP/1.0\r\n\r\n"
 WAIT_S = 1.5
 
@@ -25,7 +25,7 @@ class CheckPort:
 
     spec = ToolSpec(
         name="check_port",
-        sentence="It connects to a target's port and waits for any answer.",
+        sentence="Connects to the port of a target and waits for any answer.",
         parameters=(Parameter("target", "the target's name", infers="target"),),
         risk=Risk.LOW,
         changes=False,
@@ -38,7 +38,7 @@ class CheckPort:
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """`port` in the data is answers, silent, refused or unknown."""
         name = arguments.get("target")
-        target = next((one for one in self._targets() if one.name == name), None)
+        target = next((each for each in self._targets() if each.name == name), None)
         if target is None or target.port is None:
             return Result(
                 Outcome.RAN,
@@ -59,9 +59,9 @@ class CheckPort:
 
 _SENTENCES = {
     "answers": "accepts connections and answers",
-    "silent": f"accepts connections but says nothing for {WAIT_S:g} s",
+    "silent": f"accepts connections but sends nothing for {WAIT_S:g} s",
     "refused": "refuses connections",
-    "closed": "accepts connections and closes them without a word",
+    "closed": "accepts connections and closes them without an answer",
 }
 
 

@@ -13,12 +13,18 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Prepared, ToolSpec, ToolState
 from operator_protocols.errors import ConfigError, NotFoundError
 from operator_protocols.ports import Preparing, Tool
-from operator_sre.executor.tools.parameters import Invalid, Validated, checked, near, validate
+from operator_sre.executor.tools.parameters import (
+    Invalid,
+    Validated,
+    check_arguments,
+    near,
+    validate,
+)
 
 __all__ = [
     "Known",
     "Registry",
-    "inferred",
+    "infer_arguments",
     "known_from",
     "state_of",
 ]
@@ -34,9 +40,9 @@ class Known:
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def only(self, what: str) -> str:
+    def only(self, kind: str) -> str:
         """The one value that is possible; "" where there is none, or a choice."""
-        found = self.values.get(what, ())
+        found = self.values.get(kind, ())
         return found[0] if len(found) == 1 else ""
 
 
@@ -74,57 +80,57 @@ class Registry:
         """One of them."""
         return self._tools.get(name)
 
-    def named(self, name: str) -> Tool:
+    def get_tool(self, name: str) -> Tool:
         """One of them, or an error with the nearest name."""
         if name not in self._tools:
             hint = near(name, self._tools).strip() or "See them with: operator tools list"
             raise NotFoundError(f"There is no tool {name[:60]!r}.", next_step=hint)
         return self._tools[name]
 
-    async def proposed(self, action: Action, known: Known | None = None) -> Action | Invalid:
+    async def propose(self, action: Action, known: Known | None = None) -> Action | Invalid:
         """A call as the gate is to judge it: completed from the ticket and the world, validated.
 
-        A command line and a tool that nobody knows stay as they are: the gate answers those.
+        Command lines and unknown tools stay as they are: the gate answers them.
         """
         tool = self.get(action.tool)
         if tool is None:
             return action
         spec = tool.spec
-        asked = inferred(spec, action, known or Known())
+        call = infer_arguments(spec, action, known or Known())
         prepared = Prepared()
         if isinstance(tool, Preparing):
-            prepared = await tool.prepare(asked.arguments)
+            prepared = await tool.prepare(call.arguments)
             missing = {
                 name: value
                 for name, value in prepared.arguments.items()
-                if asked.arguments.get(name) is None
+                if call.arguments.get(name) is None
             }
-            expected = prepared.expected or asked.expected
-            asked = _added(replace(asked, expected=expected), missing)
-        found = validate(spec, asked.arguments)
+            expected = prepared.expected or call.expected
+            call = _with_arguments(replace(call, expected=expected), missing)
+        found = validate(spec, call.arguments)
         if isinstance(found, Invalid):
             return found
         if prepared.flaws:
             return Invalid(spec.name, prepared.flaws, prepared.category)
-        # What the call itself says, else whoever proposes it, else the tool.
-        told = found.arguments.get("timeout_s")
-        if isinstance(told, int | float) and told > 0:
-            timeout_s = float(told)
+        # The value of the call, else of the proposal, else of the tool.
+        timeout = found.arguments.get("timeout_s")
+        if isinstance(timeout, int | float) and timeout > 0:
+            timeout_s = float(timeout)
         else:
             timeout_s = spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
-        expected = asked.expected or spec.expected
-        return replace(asked, arguments=found.arguments, timeout_s=timeout_s, expected=expected)
+        expected = call.expected or spec.expected
+        return replace(call, arguments=found.arguments, timeout_s=timeout_s, expected=expected)
 
-    def validated(self, action: Action) -> Validated | Result:
-        """The arguments of a call that is about to run, or the Result of one that cannot."""
+    def check_call(self, action: Action) -> Validated | Result:
+        """The arguments of a call that is about to run, or why it cannot run."""
         tool = self.get(action.tool)
         if tool is None:
             return Invalid(action.tool, ("There is no such tool.",)).result
-        return checked(tool.spec, action.arguments)
+        return check_arguments(tool.spec, action.arguments)
 
 
-def inferred(spec: ToolSpec, action: Action, known: Known) -> Action:
-    """The action with the arguments that nobody gave and the ticket determines, marked as such."""
+def infer_arguments(spec: ToolSpec, action: Action, known: Known) -> Action:
+    """The action with missing arguments filled in from the ticket, and marked as inferred."""
     added: dict[str, Argument] = {}
     for parameter in spec.parameters:
         if parameter.infers and action.arguments.get(parameter.name) is None:
@@ -133,7 +139,7 @@ def inferred(spec: ToolSpec, action: Action, known: Known) -> Action:
                 value = action.target
             if value:
                 added[parameter.name] = value
-    return _added(action, added)
+    return _with_arguments(action, added)
 
 
 def known_from(
@@ -143,23 +149,23 @@ def known_from(
     names = [target] if target else []
     details: list[str] = []
     if ticket is not None and not target:
-        names += [ticket.target, *(one.target for one in ticket.violations)]
+        names += [ticket.target, *(each.target for each in ticket.violations)]
     if ticket is not None:
-        details = [one.detail for one in ticket.violations]
+        details = [each.detail for each in ticket.violations]
     found: dict[str, list[str]] = {"target": [name for name in names if name]}
-    nodes = {one.name for one in targets if one.kind == "node"}
+    nodes = {each.name for each in targets if each.kind == "node"}
     found["node"] = [name for name in found["target"] if name in nodes]
     for detail in details:
-        for what, value in _TOLD.findall(detail):
-            found.setdefault(what, []).append(value)
-    return Known({what: tuple(dict.fromkeys(values)) for what, values in found.items()})
+        for kind, value in _TOLD.findall(detail):
+            found.setdefault(kind, []).append(value)
+    return Known({kind: tuple(dict.fromkeys(values)) for kind, values in found.items()})
 
 
 def state_of(kinds: Iterable[Kind], result: Result | None = None) -> ToolState:
     """Where a call stands, by what the ledger holds of it. Pure.
 
-    What was judged had been validated; what was refused never began, and what nobody knows the
-    end of has not been completed.
+    A judged call was validated, a refused call never started, and a call with an unknown
+    outcome is not completed.
     """
     held = set(kinds)
     newest = next((kind for kind in _OVER if kind in held), None)
@@ -179,7 +185,7 @@ def state_of(kinds: Iterable[Kind], result: Result | None = None) -> ToolState:
     return ToolState.VALIDATED
 
 
-def _added(action: Action, more: Mapping[str, Argument]) -> Action:
+def _with_arguments(action: Action, more: Mapping[str, Argument]) -> Action:
     if not more:
         return action
     names = tuple(dict.fromkeys((*action.inferred, *more)))

@@ -1,4 +1,4 @@
-"""Run a mind's own script in a box, where it can look at what it is handed and compute."""
+"""Run the script of an agent in a sandbox, where it can read its inputs and compute."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from operator_protocols.ports import Job
 from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
 from operator_sre.executor.scripts import Layer, Validation
-from operator_sre.executor.tools.parameters import checked
+from operator_sre.executor.tools.parameters import check_arguments
 
 __all__ = ["ExecuteScript"]
 
 LOOK_S_MAX = 10.0
 _IN_RIG = (
-    "It runs a script of up to 10,000 characters in a sandbox: of all networks it reaches the"
-    " targets of this rig, through an HTTP proxy; what it prints comes back."
+    "Runs a script of up to 10,000 characters in a sandbox and returns its output. It reaches"
+    " the targets of this rig through an HTTP proxy, and no other network."
 )
 _CATEGORIES = {
     Layer.SIZE: FailureCategory.RESOURCE,
@@ -36,7 +36,7 @@ _ERRORS = {
 
 
 class ExecuteScript:
-    """Looks at a script in layers, then runs it in a box; `hosts` are all that it reaches.
+    """Checks a script, then runs it in a sandbox; `hosts` are all that it reaches.
 
     With `in_rig` they are the targets of a rig and nothing else: then it is a change like others.
     """
@@ -44,15 +44,15 @@ class ExecuteScript:
     spec = ToolSpec(
         name="execute_script",
         sentence=(
-            "It runs a script of up to 10,000 characters in a sandbox: no network, nothing of the"
-            " machine is changed; what it prints comes back."
+            "Runs a script of up to 10,000 characters in a sandbox and returns its output. It has"
+            " no network and cannot change the machine."
         ),
         parameters=(
-            Parameter("language", "what it is written in", choices=tuple(map(str, Language))),
+            Parameter("language", "the language of the script", choices=tuple(map(str, Language))),
             Parameter("text", "the script"),
             Parameter(
                 "timeout_s",
-                "how many seconds it may take",
+                "the time limit in seconds",
                 ParameterType.NUMBER,
                 required=False,
                 default=TIMEOUT_S,
@@ -61,14 +61,14 @@ class ExecuteScript:
             ),
             Parameter(
                 "inputs",
-                "name -> text of files that it finds in /inputs, where it cannot change them",
+                "the files in /inputs: name -> content; the script cannot change them",
                 ParameterType.MAP,
                 required=False,
             ),
         ),
         risk=Risk.CRITICAL,
         changes=True,
-        expected="What the script prints, its exit code, and whether it took too long.",
+        expected="The output of the script, its exit code, and whether it timed out.",
         timeout_s=TIMEOUT_S_MAX,
     )
 
@@ -88,7 +88,7 @@ class ExecuteScript:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Run it, unless a layer finds something; `layer` in the data says which."""
-        given = checked(self.spec, arguments)
+        given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
         language, text = Language(given.text("language")), given.text("text")
@@ -109,7 +109,7 @@ class ExecuteScript:
         return await self._sandbox.run(script, Limits(timeout_s=given.number("timeout_s")), job)
 
     async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
-        """Look at the script before anybody is asked about it."""
+        """Check the script before approval is requested."""
         language, text = arguments.get("language"), arguments.get("text")
         if language not in tuple(map(str, Language)) or not isinstance(text, str):
             return Prepared()

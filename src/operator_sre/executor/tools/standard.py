@@ -13,7 +13,7 @@ from operator_sre.executor.tools.files import ReadFile, RestoreFile, Rights, Wri
 from operator_sre.executor.tools.general import LogMessage, Wait
 from operator_sre.executor.tools.host import KillProcess, service_tools
 from operator_sre.executor.tools.port import CheckPort
-from operator_sre.executor.tools.replacing import Kept
+from operator_sre.executor.tools.replacement import Kept
 
 __all__ = ["standard_tools"]
 

@@ -59,21 +59,21 @@ class DockerWire:
             exec_id = made.read(Created).id
             frames = Frames(is_plain=False)
             begin = {"Detach": False, "Tty": False}
-            said = b""
+            output = b""
             async with self._engine.stream(
                 "POST", f"/exec/{exec_id}/start", body=begin, timeout_s=within_s
             ) as (status, chunks):
                 async for chunk in chunks:
                     if not 200 <= status < 300:
-                        said += chunk[: 1000 - len(said)]
+                        output += chunk[: 1000 - len(output)]
                         continue
                     for stream, piece in frames.feed(chunk):
-                        said += piece[: max(0, len(NOT_STARTED) - len(said))]
+                        output += piece[: max(0, len(NOT_STARTED) - len(output))]
                         hear(stream, piece)
-            if not 200 <= status < 300 and NOT_STARTED not in said:
-                raise EngineError(f"Docker did not start it: status {status}.")
-            if NOT_STARTED in said:
-                why = f"{self._container} has no shell that could run a command (/bin/sh)."
+            if not 200 <= status < 300 and NOT_STARTED not in output:
+                raise EngineError(f"Docker did not start the command: status {status}.")
+            if NOT_STARTED in output:
+                why = f"{self._container} has no shell to run commands with (/bin/sh)."
                 return self._not_started(why, FailureCategory.NOT_FOUND)
             return Called()
         except EngineError as error:
@@ -96,11 +96,11 @@ class DockerWire:
         if not answer.ok:
             raise ExecutorError(
                 f"There is no container {name!r}: {answer.message}.",
-                next_step="Look with: docker ps --all",
+                next_step="List the containers with: docker ps --all",
             )
         found = answer.read(Described).id
         if not _ID.fullmatch(found):
-            raise EngineError("What answers there does not answer as Docker does.")
+            raise EngineError("The service at this address does not answer as Docker does.")
         return found
 
     def _not_started(self, why: str, category: FailureCategory) -> Called:

@@ -13,7 +13,7 @@ __all__ = ["ENVIRONMENT", "shell_line"]
 
 # A repository's own diff.external would be run, and git takes no empty one for none.
 _DIFF = 'f() { diff -u --label "a/$1" --label "b/$1" -- "$2" "$5"; [ $? -le 1 ]; }; f'
-# What counts over the configuration of a repository, which whoever wrote it may have run code by.
+# Settings that override those of a repository, whose author could run code by them.
 _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",

@@ -89,14 +89,14 @@ class KubectlWire:
             return self._trouble("it did not answer in time.", FailureCategory.NETWORK)
         if result.exit_code == 0 or heard[0]:
             return Called()
-        said = _shown(result.stderr)
+        message = _first_line(result.stderr)
         for pattern, category in _NOT_STARTED:
             if re.search(pattern, result.stderr):
-                return self._trouble(f"nothing was run ({said}).", category, sent=False)
+                return self._trouble(f"nothing was run ({message}).", category, sent=False)
         if result.category is FailureCategory.NOT_FOUND:
             why = "kubectl is not installed. Install it, or put it into the PATH."
             return Called(sent=False, trouble=why, category=FailureCategory.NOT_FOUND)
-        return self._trouble(f"kubectl failed ({said}).", FailureCategory.NETWORK)
+        return self._trouble(f"kubectl failed ({message}).", FailureCategory.NETWORK)
 
     async def identify(self) -> str:
         """The pod as the cluster knows it; one of the same name that comes later is another."""
@@ -104,8 +104,8 @@ class KubectlWire:
         uid = result.stdout.strip()
         if not result.ok or not _UID.fullmatch(uid):
             raise ExecutorError(
-                f"{self._pod} cannot be looked at: {_shown(result.stderr)}.",
-                next_step="Check that kubectl can see it.",
+                f"{self._pod} cannot be read: {_first_line(result.stderr)}.",
+                next_step="Check that kubectl can reach it.",
             )
         return f"{self._pod} {uid}"
 
@@ -129,6 +129,6 @@ class KubectlWire:
         return Called(sent=sent, trouble=f"{self._pod}: {why}", category=category)
 
 
-def _shown(text: str) -> str:
+def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
     return (lines[-1] if lines else "it says nothing").rstrip(".")[:PROBLEM_CHARS_MAX]

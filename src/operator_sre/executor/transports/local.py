@@ -21,7 +21,7 @@ from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
 
 __all__ = ["ENVIRONMENT", "SHELL", "Gives", "LocalShell", "given_nothing"]
 
-# What people and minds write is bash; without it, what only bash understands fails.
+# People and agents write bash; without it, commands that need bash fail.
 SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
 # No variable of the operator reaches a command, so none of its secrets can; and no file that
 # programs read by themselves makes one that only looks run something else.
@@ -55,7 +55,7 @@ _SERVERS = (
 
 
 def given_nothing(action: Action) -> Mapping[str, str]:
-    """Nobody has bound anything to it."""
+    """No variables are bound to the command."""
     return {}
 
 

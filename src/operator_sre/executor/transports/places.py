@@ -20,7 +20,7 @@ _FORMS = (
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-# Neither a word that begins like an option nor one that a person cannot see.
+# Neither a word that starts like an option nor one with invisible characters.
 _CONTEXT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,252}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -82,36 +82,36 @@ def place_of(shell: str) -> Place:
             case "ssh":
                 user, at, address = rest.rpartition("@")
                 if not at or not user:
-                    raise _wrong(shell, "does not say as which user.")
+                    raise _wrong(shell, "has no user.")
                 if ":" in user:
                     raise _wrong(
-                        shell.replace(user, user.partition(":")[0]), "must not hold a password."
+                        shell.replace(user, user.partition(":")[0]), "must not contain a password."
                     )
                 found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", address)
                 port = int(found[2] or SSH_PORT) if found else 0
                 if found is None or not _HOST.fullmatch(found[1]) or not 0 < port <= PORT_MAX:
-                    raise _wrong(shell, "has no host and port that could be right.")
+                    raise _wrong(shell, "has no valid host and port.")
                 if not _USER.fullmatch(user):
-                    raise _wrong(shell, "has no user that could be right.")
+                    raise _wrong(shell, "has no valid user.")
                 return Host(user, found[1].strip("[]"), port)
             case "docker":
                 if not _CONTAINER.fullmatch(rest):
-                    raise _wrong(shell, "has no name or id of a container.")
+                    raise _wrong(shell, "has no valid container name or id.")
                 return Container(rest)
             case "kubectl":
                 parts = rest.split("/")
                 if len(parts) != 4:
                     raise _wrong(
-                        shell, "has not exactly four parts (write a '/' in a context as %2F)."
+                        shell, "does not have exactly four parts (write a '/' in a context as %2F)."
                     )
                 context, *names = (unquote(part) for part in parts)
                 if not _CONTEXT.fullmatch(context):
-                    raise _wrong(shell, "has no context that could be right.")
+                    raise _wrong(shell, "has no valid context.")
                 for part, name in zip(("namespace", "pod", "container"), names, strict=True):
                     if not _NAME.fullmatch(name):
-                        raise _wrong(shell, f"has no {part} that could be right.")
+                        raise _wrong(shell, f"has no valid {part}.")
                 return Pod(context, *names)
-    raise _wrong(shell, "is no address of a place where commands run.")
+    raise _wrong(shell, "is not a valid address for commands.")
 
 
 def _wrong(shell: str, why: str) -> ConfigError:

@@ -92,7 +92,7 @@ class RemoteShell:
         try:
             return await self._carry(order, job)
         except asyncio.CancelledError:
-            # End it there, or see to it that it never starts; it goes on if nobody waits for it.
+            # Stop it there, or prevent its start; this continues even if the caller is gone.
 
             async def stop() -> None:
                 stopping = replace(order, mode="stop", argv=(), command="", timeout_s=0.0)
@@ -110,7 +110,7 @@ class RemoteShell:
     async def recover(self, action: Action, job: Job) -> Result:
         """What became of a job; waits for it where it still runs, and starts nothing."""
         if not job.id:
-            return Result(Outcome.UNKNOWN, stderr="Without its id nobody can find it.")
+            return Result(Outcome.UNKNOWN, stderr="The command cannot be found without its job id.")
         return await self._carry(_order("recover", action, job), job)
 
     async def identify(self) -> str:
@@ -124,7 +124,7 @@ class RemoteShell:
         await self._wire.aclose()
 
     async def _carry(self, order: Order, job: Job) -> Result:
-        begun = time.monotonic()
+        started = time.monotonic()
         parent = self._spool.folder.parent / "remote"
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Remove what an operator that was killed left behind.
@@ -137,7 +137,7 @@ class RemoteShell:
             output = Output(Path(folder))
             try:
                 heard = _Heard(output, job.watch)
-                # Call until all that was said there is here.
+                # Call until all of the output is here.
                 for _ in range(CALLS_MAX):
                     called = await self._call(order, heard)
                     ears = heard.ears
@@ -152,23 +152,29 @@ class RemoteShell:
                     )
             finally:
                 output.close()
-            told, told_err = (ear.told for ear in heard.ears)
+            report, told_err = (ear.told for ear in heard.ears)
             if not called.sent:
                 outcome = Outcome.REFUSED if order.mode == "run" else Outcome.UNKNOWN
                 result = Result(outcome, stderr=called.trouble, category=called.category)
-            elif told is None or told_err is None or not told.words or called.trouble:
-                why = called.trouble or f"{self._name} answered with something that is no report."
+            elif report is None or told_err is None or not report.words or called.trouble:
+                why = called.trouble or f"{self._name} sent an answer that is not a valid report."
                 # It may still run: only a later look can tell.
                 result = heard.result(
                     Outcome.UNKNOWN,
                     None,
-                    f"{why} Whether it ran is not known until it is recovered.",
+                    f"{why} Its outcome is unknown until it is recovered.",
                 )
             else:
-                result = self._told(order, job, heard, told)
+                result = self._result_of(order, job, heard, report)
             if not result.duration_s:
-                result = replace(result, duration_s=round(time.monotonic() - begun, 4))
-            return self._kept(result, output, Path(folder))
+                result = replace(result, duration_s=round(time.monotonic() - started, 4))
+            # The whole output goes into the spool, named by its hash.
+            kept_in = Path(folder)
+            for number, stream in output.streams.items():
+                if stream.sha256:
+                    self._spool.keep(kept_in / str(number), stream.sha256)
+            hashes = (output.streams[1].sha256, output.streams[2].sha256)
+            return replace(result, stdout_sha256=hashes[0], stderr_sha256=hashes[1])
 
     async def _call(self, order: Order, heard: _Heard) -> Called:
         token = new_token()
@@ -177,8 +183,8 @@ class RemoteShell:
             script_of(order, token), hear, within_s=order.timeout_s + GRACE_S + ANSWER_S_MAX
         )
 
-    def _told(self, order: Order, job: Job, heard: _Heard, told: Told) -> Result:
-        state, *words = told.words
+    def _result_of(self, order: Order, job: Job, heard: _Heard, report: Told) -> Result:
+        state, *words = report.words
         name = self._name
         match state:
             case "ran" if words and words[0].isdigit():
@@ -188,26 +194,29 @@ class RemoteShell:
             case "cancelled":
                 return heard.result(Outcome.CANCELLED, None, "", words)
             case "never":
-                return Result(Outcome.CANCELLED, stderr=f"It never started at {name}, nor will it.")
+                return Result(
+                    Outcome.CANCELLED,
+                    stderr=f"The command did not start at {name}, and cannot start there any more.",
+                )
             case "untraced" if self._remembers and _is_younger(job.begun, words):
-                return Result(Outcome.CANCELLED, stderr=f"It never started at {name}, nor will it.")
+                return Result(
+                    Outcome.CANCELLED,
+                    stderr=f"The command did not start at {name}, and cannot start there any more.",
+                )
             case "untraced":
-                why = f"There is no trace of it at {name}; it will not start there any more."
+                why = (
+                    f"There is no record of the command at {name}. It cannot start there any more."
+                )
                 return Result(Outcome.UNKNOWN, stderr=why)
             case "nowhere":
-                why = f"There is no folder at {name} in which a command could be kept."
+                why = f"There is no folder at {name} to record a command in."
                 return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.RESOURCE)
             case _:
-                why = f"What watched over it at {name} was ended; nobody saw how it ended."
+                why = (
+                    f"The process that supervised the command at {name} was killed, so its "
+                    "outcome is unknown."
+                )
                 return heard.result(Outcome.UNKNOWN, None, why, words)
-
-    def _kept(self, result: Result, output: Output, folder: Path) -> Result:
-        """The whole output goes into the spool, named by its hash."""
-        for number, stream in output.streams.items():
-            if stream.sha256:
-                self._spool.keep(folder / str(number), stream.sha256)
-        hashes = (output.streams[1].sha256, output.streams[2].sha256)
-        return replace(result, stdout_sha256=hashes[0], stderr_sha256=hashes[1])
 
 
 class _Heard:
@@ -243,8 +252,8 @@ class _Heard:
         sizes = [self._size(stream) for stream in (1, 2)]
         truncated = out.seen < sizes[0] or err.seen < sizes[1] or out.truncated or err.truncated
         out.seen, err.seen = max(out.seen, sizes[0]), max(err.seen, sizes[1])
-        said = err.kept().decode("utf-8", "replace")
-        stderr = f"{said.rstrip()}\n{why}".lstrip() if why else said
+        text = err.kept().decode("utf-8", "replace")
+        stderr = f"{text.rstrip()}\n{why}".lstrip() if why else text
         left = " ".join(words[3:])[:LEFT_CHARS_MAX]
         data: dict[str, Value] = {"left": left} if left else {}
         return Result(
@@ -263,7 +272,7 @@ class _Heard:
         )
 
     def _size(self, stream: int) -> int:
-        """All that was said, also what nobody kept."""
+        """The size of the whole output, including bytes that were not kept."""
         ear = self.ears[stream - 1]
         return ear.told.size + ear.told.more if ear.told is not None else ear.position
 
@@ -293,7 +302,7 @@ def _order(mode: str, action: Action, job: Job) -> Order:
 def _why_not(action: Action) -> str:
     """Why it cannot even be sent; nothing when it can."""
     if action.venv:
-        return "A virtual environment can be used on this machine only."
+        return "Virtual environments work only on this machine."
     if not action.cwd.startswith("/"):
         return f"The folder {action.cwd!r} is not absolute."
     texts = (
@@ -303,27 +312,27 @@ def _why_not(action: Action) -> str:
         *(os.environ.get(n, "") for n in action.passes),
     )
     if any("\0" in text for text in texts):
-        return "A command cannot hold a zero byte."
+        return "A command must not contain a NUL byte."
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:
-        return "A command has to be text."
+        return "A command must be text."
     return ""
 
 
 def _duration_s(words: Sequence[str]) -> float:
-    """By the clock of the place itself, which also saw what nobody here was connected for."""
+    """By the clock of the place, which also covers times without a connection."""
     try:
-        begun, ended = float(words[1]), float(words[2])
+        started, ended = float(words[1]), float(words[2])
     except (IndexError, ValueError):
         return 0.0
-    return round(max(0.0, ended - begun), 4) if math.isfinite(ended - begun) else 0.0
+    return round(max(0.0, ended - started), 4) if math.isfinite(ended - started) else 0.0
 
 
-def _is_younger(begun: datetime | None, words: Sequence[str]) -> bool:
-    """Whether a job was begun after the place was started, by durations, not by two clocks."""
+def _is_younger(started: datetime | None, words: Sequence[str]) -> bool:
+    """Whether a job was started after the place booted, by durations, not by two clocks."""
     try:
         up_s = float(words[2])
     except (IndexError, ValueError):
         return False
-    return begun is not None and (datetime.now(UTC) - begun).total_seconds() < up_s
+    return started is not None and (datetime.now(UTC) - started).total_seconds() < up_s

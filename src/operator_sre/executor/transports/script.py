@@ -71,7 +71,7 @@ def script_of(order: Order, token: str) -> bytes:
 
 
 def new_token() -> str:
-    """A mark in a stream that nobody who speaks in it can guess."""
+    """A mark in a stream that the command cannot guess."""
     return f"\x1e{secrets.token_hex(16)}"
 
 
@@ -98,7 +98,7 @@ class Told:
 
 
 class Ear:
-    """Takes one stream of a call apart: noise, output as it comes, a report, the rest of it.
+    """Parses one stream of a call: noise, live output, a report, the rest of the output.
 
     `passes` gets each byte of the output once; `has_gap` says that some are missing between what
     came live and the rest.
@@ -153,15 +153,15 @@ class Ear:
             line, found, rest = self._held.partition(b"\n")
             if not found:
                 self._held = self._held[: LINE_BYTES_MAX + 1]
-            elif (told := _told(line)) is not None:
-                self.told, self._held = told, b""
-                self.has_gap = told.start > self.position
-                self._ahead = max(0, self.position - told.start)
-                self._left = told.size - told.start
+            elif (report := _parse_report(line)) is not None:
+                self.told, self._held = report, b""
+                self.has_gap = report.start > self.position
+                self._ahead = max(0, self.position - report.start)
+                self._left = report.size - report.start
                 self._rest(rest)
 
     def _rest(self, data: bytes) -> None:
-        """The kept bytes from where the report says, then the last of those that were too many."""
+        """The kept bytes from the reported position, then the last bytes beyond the limit."""
         kept, tail = data[: max(0, self._left)], data[max(0, self._left) :]
         self._left -= len(kept)
         new = kept[self._ahead :]
@@ -175,7 +175,7 @@ class Ear:
                 self._passes(self._stream, part)
 
 
-def _told(line: bytes) -> Told | None:
+def _parse_report(line: bytes) -> Told | None:
     words = line[:LINE_BYTES_MAX].decode("utf-8", "replace").split(" ")
     numbers = [word for word in words[:3] if re.fullmatch(r"[0-9]{1,15}|-", word)]
     if len(numbers) < 3 or "-" in numbers[:2]:

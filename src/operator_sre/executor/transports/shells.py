@@ -67,7 +67,10 @@ class Shells:
         try:
             shell = self._shell_of(action.target)
             if isinstance(shell, RemoteShell) and await shell.identify() != action.place:
-                why = f"What {action.target!r} is called now is not what was permitted."
+                why = (
+                    f"{action.target!r} is another machine, container or pod than the permitted "
+                    "one."
+                )
                 return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.NOT_FOUND)
             return await shell.run(action, job)
         except EngineError as error:
@@ -84,14 +87,14 @@ class Shells:
             return Result(Outcome.UNKNOWN, stderr=str(error))
 
     async def identify(self, target: str) -> str:
-        """What a permit for this target is bound to; raises OperatorError when nobody can tell."""
+        """What a permit for this target is bound to; raises OperatorError when it is unknown."""
         shell = self._shell_of(target)
         if not isinstance(shell, RemoteShell):
             return HERE
         try:
             return await shell.identify()
         except OSError as error:
-            raise ExecutorError(f"Where {target!r} runs commands cannot be looked at.") from error
+            raise ExecutorError(f"Cannot find out where {target!r} runs commands.") from error
 
     async def aclose(self) -> None:
         """Let go of every place."""
@@ -113,7 +116,7 @@ class Shells:
         places = {place_of(target.runs_at) for target in self._targets() if target.name == name}
         if not places:
             raise ConfigError(
-                f"There is no target {name!r} to run a command at.",
+                f"There is no target {name!r} to run a command on.",
                 next_step="`operator subjects` lists the targets.",
             )
         if len(places) > 1:

@@ -57,14 +57,14 @@ class SshWire:
 
     async def reach(self) -> Called:
         """Connect, where there is no connection yet."""
-        found = await self._connected()
+        found = await self._get_connection()
         if isinstance(found, _Refusal):
             return Called(sent=False, trouble=found.sentence, category=found.category)
         return Called()
 
     async def call(self, script: bytes, hear: Hear, *, within_s: float) -> Called:
         """Give a script to a shell there; `hear` gets what it says."""
-        found = await self._connected()
+        found = await self._get_connection()
         if isinstance(found, _Refusal):
             return Called(sent=False, trouble=found.sentence, category=found.category)
         library = _asyncssh()
@@ -73,13 +73,13 @@ class SshWire:
         except library.ChannelOpenError as problem:
             refused = problem
         # It was closed meanwhile, or the host allows only so many shells over one connection.
-        spare = await self._connect()
+        spare = await self._open_connection()
         if isinstance(spare, _Refusal):
             return Called(sent=False, trouble=spare.sentence, category=spare.category)
         try:
             return await self._call_over(spare, script, hear, within_s)
         except library.ChannelOpenError:
-            return self._trouble(f"it gives no shell ({_shown(refused)}).", sent=False)
+            return self._trouble(f"the host starts no shell ({_one_line(refused)}).", sent=False)
         finally:
             spare.abort()
             await spare.wait_closed()
@@ -100,7 +100,7 @@ class SshWire:
         except library.ChannelOpenError:
             raise
         except (library.Error, OSError) as problem:
-            return self._trouble(f"it gives no shell ({_shown(problem)}).", sent=False)
+            return self._trouble(f"the host starts no shell ({_one_line(problem)}).", sent=False)
         try:
             channel.write(script)
             channel.write_eof()
@@ -108,7 +108,7 @@ class SshWire:
         except TimeoutError:
             return self._trouble("it did not answer in time.")
         except (library.Error, OSError) as problem:
-            return self._trouble(f"the connection broke ({_shown(problem)}).")
+            return self._trouble(f"the connection broke ({_one_line(problem)}).")
         finally:
             channel.abort()
         if channel.get_exit_status() is None:
@@ -127,76 +127,74 @@ class SshWire:
             connection.close()
             await connection.wait_closed()
 
-    async def _connected(self) -> asyncssh.SSHClientConnection | _Refusal:
+    async def _get_connection(self) -> asyncssh.SSHClientConnection | _Refusal:
         async with self._connecting:
             if self._connection is not None and not self._connection.is_closed():
                 return self._connection
             self._connection = None
-            made = await self._connect()
+            made = await self._open_connection()
             if not isinstance(made, _Refusal):
                 self._connection = made
             return made
 
-    async def _connect(self) -> asyncssh.SSHClientConnection | _Refusal:
+    async def _open_connection(self) -> asyncssh.SSHClientConnection | _Refusal:
         library = _asyncssh()
         host, settings = self._host, self._settings
         if not settings.known_hosts.expanduser().is_file():
             return self._unknown()
         if missing := [key for key in settings.keys if not key.expanduser().is_file()]:
-            why = f"There is no key file {str(missing[0])!r}, so nobody can log in to {host}."
+            why = f"There is no key file {str(missing[0])!r}, so Operator cannot log in to {host}."
             return _Refusal(why, FailureCategory.PERMISSION)
         try:
-            connection = await library.connect(host.name, host.port, **self._options())
+            # Nothing is asked of a person, nothing is passed on, and no file of settings is read.
+            settings = self._settings
+            options: dict[str, Any] = {
+                "config": None,
+                "username": self._host.user,
+                # Never None, which would trust every host.
+                "known_hosts": str(settings.known_hosts.expanduser()),
+                "preferred_auth": "publickey",
+                "password": None,
+                "kbdint_auth": False,
+                "password_auth": False,
+                "host_based_auth": False,
+                "gss_host": None,
+                "agent_forwarding": False,
+                "x11_forwarding": False,
+                "compression_algs": None,
+                "connect_timeout": settings.connect_s_max,
+                "login_timeout": settings.connect_s_max,
+                "keepalive_interval": KEEPALIVE_S,
+                "keepalive_count_max": KEEPALIVES_MAX,
+            }
+            if settings.keys:
+                options["client_keys"] = [str(key.expanduser()) for key in settings.keys]
+            if settings.agent or settings.keys:
+                options["agent_path"] = settings.agent or None
+            connection = await library.connect(host.name, host.port, **options)
         except library.HostKeyNotVerifiable:
             return await asyncio.to_thread(self._not_trusted)
         except (library.PermissionDenied, library.KeyImportError) as problem:
             return _Refusal(
-                f"{host} lets nobody in with the keys that were offered ({_shown(problem)}). "
+                f"{host} rejected all keys that were offered ({_one_line(problem)}). "
                 "Load a key into the ssh agent, or name a key file without a passphrase.",
                 FailureCategory.PERMISSION,
             )
         except (library.Error, OSError, ValueError) as problem:
             return _Refusal(
-                f"{host} cannot be reached: {_shown(problem)}. Nothing was run.",
+                f"{host} cannot be reached: {_one_line(problem)}. Nothing was run.",
                 FailureCategory.NETWORK,
             )
         return cast("asyncssh.SSHClientConnection", connection)
-
-    def _options(self) -> dict[str, Any]:
-        """Nothing is asked of a person, nothing is passed on, and no file of settings is read."""
-        settings = self._settings
-        options: dict[str, Any] = {
-            "config": None,
-            "username": self._host.user,
-            # Never None, which would trust every host.
-            "known_hosts": str(settings.known_hosts.expanduser()),
-            "preferred_auth": "publickey",
-            "password": None,
-            "kbdint_auth": False,
-            "password_auth": False,
-            "host_based_auth": False,
-            "gss_host": None,
-            "agent_forwarding": False,
-            "x11_forwarding": False,
-            "compression_algs": None,
-            "connect_timeout": settings.connect_s_max,
-            "login_timeout": settings.connect_s_max,
-            "keepalive_interval": KEEPALIVE_S,
-            "keepalive_count_max": KEEPALIVES_MAX,
-        }
-        if settings.keys:
-            options["client_keys"] = [str(key.expanduser()) for key in settings.keys]
-        if settings.agent or settings.keys:
-            options["agent_path"] = settings.agent or None
-        return options
 
     def _not_trusted(self) -> _Refusal:
         if not self._fingerprints():
             return self._unknown()
         host, file = self._host, self._settings.known_hosts
         return _Refusal(
-            f"The key of {host} is not the one in {file}: somebody may stand in between. Nothing "
-            f"was run. If it was set up anew, remove the old key with: ssh-keygen -f {file} "
+            f"The key of {host} is not the one in {file}: someone may intercept the connection. "
+            "Nothing "
+            f"was run. If the host was reinstalled, remove the old key with: ssh-keygen -f {file} "
             f"-R '{self._entry()}'",
             FailureCategory.PERMISSION,
         )
@@ -204,7 +202,7 @@ class SshWire:
     def _unknown(self) -> _Refusal:
         host = self._host
         return _Refusal(
-            f"{host} is not known: {self._settings.known_hosts} holds no key of it. Connect once "
+            f"{host} is unknown: {self._settings.known_hosts} has no key for it. Connect once "
             f"by hand and compare the key: ssh -p {host.port} {host.user}@{host.name}",
             FailureCategory.PERMISSION,
         )
@@ -237,7 +235,7 @@ class _Session:
         self.ended = asyncio.Event()
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        """The next bytes; a type is told only for those of stderr."""
+        """The next bytes; only stderr has a type."""
         self._hear(1 if datatype is None else 2, data)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -245,7 +243,7 @@ class _Session:
         self.ended.set()
 
     def eof_received(self) -> bool:
-        """Nothing more will be said, so there is nothing to keep open."""
+        """No more output will come, so there is nothing to keep open."""
         return False
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -263,7 +261,7 @@ def _asyncssh() -> ModuleType:
     return asyncssh
 
 
-def _shown(problem: Exception) -> str:
+def _one_line(problem: Exception) -> str:
     """What a library or a host says, in one bounded line."""
     text = " ".join(str(problem).split()) or type(problem).__name__
     return text.rstrip(".")[:PROBLEM_CHARS_MAX]

@@ -40,7 +40,7 @@ class Wire(Protocol):
         ...
 
     async def identify(self) -> str:
-        """What a permit is bound to; raises ExecutorError when nobody can tell."""
+        """What a permit is bound to; raises ExecutorError when it is unknown."""
         ...
 
     async def aclose(self) -> None:

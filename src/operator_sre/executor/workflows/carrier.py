@@ -1,4 +1,4 @@
-"""Carry one claimed workflow to its end: what is ready runs, what failed is taken back."""
+"""Carry one claimed workflow to its end: run ready steps, roll back after a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from operator_protocols.errors import ConflictError, OperatorError
 from operator_protocols.ports import Clock, WorkflowClaims
 from operator_sre.codec import to_json
 from operator_sre.executor.workflows.progress import Progress
-from operator_sre.executor.workflows.references import inserted, passed_on
+from operator_sre.executor.workflows.references import insert_data, passed_on
 
 __all__ = [
     "ATTEMPTS_MAX",
@@ -38,7 +38,7 @@ __all__ = [
 
 AT_ONCE_MAX = 4
 LEASE_S = 30.0
-# How often whoever runs a workflow asks whether somebody wants it to end.
+# How often a running workflow checks whether it was cancelled.
 FOLLOW_S = 0.25
 REASON_CHARS_MAX = 500
 ATTEMPTS_MAX = 3
@@ -68,10 +68,10 @@ class StepResult:
 
 @dataclass(slots=True)
 class Carrier:
-    """The hands of one workflow. It decides when what is done; how is what it is given.
+    """Runs one workflow. It decides when a step runs; its callables decide how.
 
     `known` tells what the ledger holds of a run: None when it never began. `harmless` is what can
-    be repeated; `wanted` is the record as it is now, with whoever wants it to end.
+    be repeated; `wanted` reads the current record, with the user who cancelled it.
     """
 
     record: WorkflowRecord
@@ -88,9 +88,9 @@ class Carrier:
     _stop: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def carry(self) -> WorkflowRecord:
-        """Run what is left of it. ConflictError when another worker has it by now.
+        """Run the remaining steps. ConflictError when another worker has claimed it.
 
-        Whoever cancels this only parks it: it goes on with whoever claims it next.
+        Cancelling this coroutine only parks the workflow: the next claim continues it.
         """
         if self.wanted().cancelled_by:
             self._stopped = "cancelled"
@@ -98,21 +98,23 @@ class Carrier:
         try:
             await self._forward()
             if self._stopped == "lost":
-                raise ConflictError(f"Workflow {self.record.id} has changed hands.")
+                raise ConflictError(
+                    f"Workflow {self.record.id} is now carried out by another process."
+                )
             progress, failed, wanted = self.progress, self.progress.failed, self.wanted()
             if wanted.cancelled_by and not progress.done:
                 why = f"cancelled by {wanted.cancelled_by}"
                 why += f": {wanted.reason}" if wanted.reason else ""
-                more = await self._take_back() if wanted.undoes else ""
+                more = await self._roll_back() if wanted.undoes else ""
                 return await self._over(WorkflowState.CANCELLED, f"{why}{more}")
             if progress.done:
                 return await self._over(WorkflowState.COMPLETED, "")
             assert failed is not None, "a workflow that is neither done nor failed goes on"
             why = f"step {failed.step}: {failed.reason}"
             if progress.unknown:
-                look = "nobody knows what became of it, so that nothing was taken back; look first"
+                look = "its outcome is unknown, so nothing was rolled back; check it first"
                 return await self._over(WorkflowState.FAILED, f"unknown: {why}; {look}")
-            return await self._over(WorkflowState.FAILED, f"{why}{await self._take_back()}")
+            return await self._over(WorkflowState.FAILED, f"{why}{await self._roll_back()}")
         finally:
             watching.cancel()
 
@@ -131,8 +133,8 @@ class Carrier:
                         self._stopped = "lost"
                         self._stop.set()
                         return
-            except OperatorError as error:  # the store may be back at the next look
-                log.error("cannot look after workflow %s: %s", self.record.id, error)
+            except OperatorError as error:  # the store may be available again at the next check
+                log.error("cannot continue workflow %s: %s", self.record.id, error)
 
     async def _forward(self) -> None:
         running: dict[asyncio.Task[None], str] = {}
@@ -147,28 +149,28 @@ class Carrier:
                     return
                 await asyncio.wait({stop, *running}, return_when=asyncio.FIRST_COMPLETED)
                 if self._stopped:
-                    await _ended(running)
+                    await _cancel_all(running)
                 for task in [task for task in running if task.done()]:
                     del running[task]
                     if not task.cancelled():
                         task.result()
         finally:
             stop.cancel()
-            await _ended(running)
+            await _cancel_all(running)
 
     async def _step(self, name: str) -> None:
         step, progress = self.progress.workflow.step(name), self.progress
-        begun = progress.begun(name)
+        started = progress.open_attempt(name)
         attempt, not_before = progress.next_attempt(name)
-        attempt = begun.attempt if begun else attempt
+        attempt = started.attempt if started else attempt
         try:
             if not_before is not None:
                 await self._until((not_before - self.clock.now()).total_seconds())
-            while not await self._attempt(step, attempt, resumed=begun is not None):
-                begun, attempt = None, attempt + 1
+            while not await self._attempt(step, attempt, resumed=started is not None):
+                started, attempt = None, attempt + 1
         except asyncio.CancelledError:
             if self._stopped != "cancelled":
-                raise  # parked: whoever goes on with it finds what became of it
+                raise  # parked: the next worker looks up the outcome
             known = progress.notes.get(name)
             last = known.attempt if known else attempt
             run = run_of(self.record.id, name, last)
@@ -179,20 +181,48 @@ class Carrier:
     async def _attempt(self, step: WorkflowStep, attempt: int, *, resumed: bool) -> bool:
         """Make one attempt and note what became of it; False when another follows."""
         run = run_of(self.record.id, step.id, attempt)
-        action = inserted(step.action, self.progress.passed())
+        action = insert_data(step.action, self.progress.passed_data())
         if not resumed:
             await self._note(StepNote(step.id, WorkflowState.IN_PROGRESS, attempt, run))
         if isinstance(action, str):
             acted = StepResult(Result(Outcome.REFUSED, stderr=action))
         else:
-            acted = await self._done(StepAction(action, run, step.id), resumed=resumed)
+            acted = await self._act_once(StepAction(action, run, step.id), resumed=resumed)
         result = acted.result
         harmless = isinstance(action, Action) and self.harmless(action)
         if result.ok:
-            await self._note(self._completed(step, attempt, run, acted))
+            data = passed_on(self.progress.workflow, step.id, result)
+            passed, reason = (None, data) if isinstance(data, str) else (data, "")
+            kept = {"passed": to_json(passed), "undo": to_json(result.undo)}
+            completion_note = StepNote(
+                step.id,
+                WorkflowState.COMPLETED,
+                attempt,
+                run,
+                result.outcome,
+                result.exit_code,
+                acted.seq,
+                reason=reason,
+                passed=passed,
+                undo=result.undo,
+                digest=digest_of(kept),
+            )
+            await self._note(completion_note)
             return True
         if not may_try_again(result, attempt, step.attempts_max, harmless=harmless):
-            await self._note(_failed(step.id, attempt, run, acted))
+            cancelled = result.outcome is Outcome.CANCELLED
+            state = WorkflowState.CANCELLED if cancelled else WorkflowState.FAILED
+            failure_note = StepNote(
+                step.id,
+                state,
+                attempt,
+                run,
+                result.outcome,
+                result.exit_code,
+                acted.seq,
+                _why(result),
+            )
+            await self._note(failure_note)
             return True
         wait_s = back_off_s(attempt, self.chance())
         again = StepNote(
@@ -210,46 +240,27 @@ class Carrier:
         await self._until(wait_s)
         return False
 
-    async def _done(self, action: StepAction, *, resumed: bool) -> StepResult:
-        """What has begun is never begun again: what became of it is looked up."""
+    async def _act_once(self, action: StepAction, *, resumed: bool) -> StepResult:
+        """Never start an action twice: the outcome of a started one is looked up."""
         known = await self.known(action.run) if resumed else None
         return await self.act(action) if known is None else known
-
-    def _completed(self, step: WorkflowStep, attempt: int, run: str, acted: StepResult) -> StepNote:
-        result = acted.result
-        told = passed_on(self.progress.workflow, step.id, result)
-        passed = None if isinstance(told, str) else told
-        kept = {"passed": to_json(passed), "undo": to_json(result.undo)}
-        return StepNote(
-            step.id,
-            WorkflowState.COMPLETED,
-            attempt,
-            run,
-            result.outcome,
-            result.exit_code,
-            acted.seq,
-            reason=told if isinstance(told, str) else "",
-            passed=passed,
-            undo=result.undo,
-            digest=digest_of(kept),
-        )
 
     async def _over(self, state: WorkflowState, reason: str) -> WorkflowRecord:
         return await self.claims.end(self.record, state, reason=reason)
 
-    async def _take_back(self) -> str:
+    async def _roll_back(self) -> str:
         """Undo what is completed, the last first; it stops where that fails. What to say of it."""
         for name, action in self.progress.to_undo():
-            run, begun = undo_run_of(self.record.id, name), self.progress.undoing.get(name)
-            filled = inserted(action, self.progress.passed())
-            if begun is None:
+            run, started = undo_run_of(self.record.id, name), self.progress.undoing.get(name)
+            filled = insert_data(action, self.progress.passed_data())
+            if started is None:
                 begins = StepNote(name, WorkflowState.IN_PROGRESS, 1, run, undoes=True)
                 await self._note(begins)
             if isinstance(filled, str):
                 acted = StepResult(Result(Outcome.REFUSED, stderr=filled))
             else:
                 undoing = StepAction(filled, run, name, undoes=True)
-                acted = await self._done(undoing, resumed=begun is not None)
+                acted = await self._act_once(undoing, resumed=started is not None)
             result = acted.result
             note = StepNote(
                 name,
@@ -264,9 +275,9 @@ class Carrier:
             )
             await self._note(note)
             if note.state is not WorkflowState.COMPLETED:
-                left = ", ".join(one for one, _ in self.progress.to_undo())
+                left = ", ".join(each for each, _ in self.progress.to_undo())
                 more = f", and left as they are: {left}" if left else ""
-                return f"; step {name} could not be taken back ({note.reason}){more}"
+                return f"; step {name} could not be rolled back ({note.reason}){more}"
         back = [
             name
             for name, note in self.progress.undoing.items()
@@ -275,11 +286,11 @@ class Carrier:
         kept = [
             name for name in self.progress.completed if name not in back and self._changes(name)
         ]
-        told = f"; taken back: {', '.join(back)}" if back else ""
-        return told + (f"; has no undo: {', '.join(kept)}" if kept else "")
+        passed_on_or_reason = f"; rolled back: {', '.join(back)}" if back else ""
+        return passed_on_or_reason + (f"; has no undo: {', '.join(kept)}" if kept else "")
 
     def _changes(self, name: str) -> bool:
-        action = inserted(self.progress.workflow.step(name).action, self.progress.passed())
+        action = insert_data(self.progress.workflow.step(name).action, self.progress.passed_data())
         return isinstance(action, str) or not self.harmless(action)
 
     async def _note(self, note: StepNote) -> None:
@@ -291,7 +302,7 @@ class Carrier:
             await self.clock.sleep(seconds)
 
 
-async def _ended(running: dict[asyncio.Task[None], str]) -> None:
+async def _cancel_all(running: dict[asyncio.Task[None], str]) -> None:
     """Cancel them, and wait until they have cleaned up."""
     for task in running:
         task.cancel()
@@ -299,23 +310,15 @@ async def _ended(running: dict[asyncio.Task[None], str]) -> None:
         await asyncio.wait(running)
 
 
-def _failed(step: str, attempt: int, run: str, acted: StepResult) -> StepNote:
-    result = acted.result
-    cancelled = result.outcome is Outcome.CANCELLED
-    state = WorkflowState.CANCELLED if cancelled else WorkflowState.FAILED
-    seq, why = acted.seq, _why(result)
-    return StepNote(step, state, attempt, run, result.outcome, result.exit_code, seq, why)
-
-
 def _why(result: Result) -> str:
-    said = result.stderr.strip().splitlines()
-    last = said[-1][:REASON_CHARS_MAX] if said else ""
+    lines = result.stderr.strip().splitlines()
+    last = lines[-1][:REASON_CHARS_MAX] if lines else ""
     how = f"exit {result.exit_code}" if result.outcome is Outcome.RAN else str(result.outcome)
     return f"{how}: {last}" if last else how
 
 
 def back_off_s(attempt: int, chance: float) -> float:
-    """How long to wait behind this attempt; `chance` from 0 to 1 spreads those who fail at once."""
+    """How long to wait after this attempt; `chance` from 0 to 1 spreads retries."""
     wait_s = min(LONGEST_S, FIRST_S * BASE ** (attempt - 1))
     return min(LONGEST_S, wait_s * (1.0 + JITTER_MAX * chance))
 
@@ -324,7 +327,7 @@ def may_try_again(result: Result, attempt: int, attempts_max: int, *, harmless: 
     """Whether one more attempt may follow. `harmless` is what can be repeated without asking.
 
     `attempts_max` is what its definition says, 0 where it says nothing. What was refused stays so;
-    of what nobody knows only the harmless is done again.
+    of unknown outcomes only harmless actions are repeated.
     """
     allowed = attempts_max or (ATTEMPTS_MAX if harmless else 1)
     if attempt >= allowed or result.ok or result.outcome is Outcome.REFUSED:

@@ -20,7 +20,7 @@ from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.workflow import Workflow, WorkflowStep
 from operator_sre.executor.tools.parameters import Invalid, validate
 from operator_sre.executor.workflows.carrier import ATTEMPTS_MAX
-from operator_sre.executor.workflows.ordering import cycle_in
+from operator_sre.executor.workflows.order import cycle_in
 from operator_sre.executor.workflows.places import Document, parse_document
 from operator_sre.executor.workflows.references import action_mistakes, references_of
 
@@ -65,7 +65,7 @@ def read_workflow(
     reader = _Reader(document, {spec.name: spec for spec in tools})
     workflow = reader.workflow(document.value)
     if reader.mistakes:
-        return tuple(sorted(reader.mistakes, key=lambda one: one.line))
+        return tuple(sorted(reader.mistakes, key=lambda mistake: mistake.line))
     return workflow
 
 
@@ -81,53 +81,56 @@ class _Reader:
         table = self._table(value, "", _WORKFLOW_KEYS)
         name = self._text(table, "", "name")
         if name and not _NAME.fullmatch(name):
-            self._wrong("name", "has to be up to 64 letters, digits, blanks, '.', '_' or '-'")
+            self._wrong("name", "must be up to 64 letters, digits, blanks, '.', '_' or '-'")
         if not name:
             self._wrong("name", "is missing")
         steps = self._list(table.get("steps"), "steps")
         if not steps:
-            self._wrong("steps", "has to have at least one step")
+            self._wrong("steps", "must have at least one step")
         if len(steps) > STEPS_MAX:
-            self._wrong("steps", f"has {len(steps)} steps, and at most {STEPS_MAX} are possible")
+            self._wrong("steps", f"has {len(steps)} steps, but at most {STEPS_MAX} are allowed")
             steps = []
-        made = tuple(self._step(one, f"steps[{at}]") for at, one in enumerate(steps))
+        made = tuple(self._step(each, f"steps[{at}]") for at, each in enumerate(steps))
         names = [step.id for step in made]
         needs = {step.id: step.depends_on for step in reversed(made)}  # of twins the first counts
         needs = {name: needs[name] for name in dict.fromkeys(names)}
         for at, step in enumerate(made):
             place = f"steps[{at}]"
             if step.id in names[:at]:
-                self._wrong(f"{place}.id", f"{_shown(step.id)} is there twice")
+                self._wrong(f"{place}.id", f"{_quote(step.id)} is given twice")
             for other in step.depends_on:
                 if other not in needs:
                     near = difflib.get_close_matches(other, names, n=1)
                     hint = f"; did you mean {near[0]!r}?" if near else ""
-                    wanted = any(one.step == other for one in references_of(step.action))
+                    wanted = any(each.step == other for each in references_of(step.action))
                     there = place if wanted else f"{place}.depends_on"
-                    self._wrong(there, f"there is no step {_shown(other)}{hint}")
+                    self._wrong(there, f"there is no step {_quote(other)}{hint}")
             for reference in references_of(step.undo) if step.undo else ():
                 if reference.step != step.id and reference.step not in _behind(step.id, needs):
                     there = f"{place}.undo"
-                    self._wrong(there, f"{reference.text} is of a step that it does not depend on")
+                    self._wrong(
+                        there,
+                        f"{reference.text} refers to a step that this step does not depend on",
+                    )
         circle = cycle_in(needs)
         if circle:
             place = f"steps[{names.index(circle[0])}].depends_on"
-            self._wrong(place, f"steps wait for each other: {' -> '.join(circle)}")
+            self._wrong(place, f"steps depend on each other: {' -> '.join(circle)}")
         return Workflow(name, made, subject=self._text(table, "", "subject"))
 
     def _step(self, value: object, place: str) -> WorkflowStep:
         table = self._table(value, place, _STEP_KEYS)
         name = self._text(table, place, "id")
         if not _ID.fullmatch(name):
-            self._wrong(f"{place}.id", "has to be up to 40 letters, digits, '_' or '-'")
+            self._wrong(f"{place}.id", "must be up to 40 letters, digits, '_' or '-'")
         undo = table.get("undo")
         action = self._action(table, place)
         needs = self._texts(table.get("depends_on"), f"{place}.depends_on")
-        wanted = [one.step for one in references_of(action)]
+        wanted = [each.step for each in references_of(action)]
         return WorkflowStep(
             id=name,
             action=action,
-            # Whoever wants to know what another step said waits for it.
+            # A step waits for every step that it refers to.
             depends_on=tuple(dict.fromkeys([*needs, *wanted])),
             attempts_max=self._attempts(table.get("retry"), f"{place}.retry"),
             undo=None if undo is None else self._undo(undo, f"{place}.undo"),
@@ -152,7 +155,7 @@ class _Reader:
         elif way == "argv":
             words = self._texts(table.get("argv"), f"{place}.argv")
             if not words:
-                self._wrong(f"{place}.argv", "has to have the name of a program")
+                self._wrong(f"{place}.argv", "must start with a program")
             action = Action.program(words)
         else:
             action = Action(self._text(table, place, "tool"), self._arguments(table, place))
@@ -173,11 +176,21 @@ class _Reader:
             if spec is None:
                 near = difflib.get_close_matches(action.tool, self.tools, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else "; see: operator tools list"
-                self._wrong(f"{place}.tool", f"there is no tool {_shown(action.tool)}{hint}")
+                self._wrong(f"{place}.tool", f"there is no tool {_quote(action.tool)}{hint}")
             else:
-                later = [name for name, one in action.arguments.items() if "${steps." in str(one)]
-                now = {name: one for name, one in action.arguments.items() if name not in later}
-                aimed = [one.name for one in spec.parameters if one.infers == "target"]
+                later = [
+                    name
+                    for name, argument in action.arguments.items()
+                    if "${steps." in str(argument)
+                ]
+                now = {
+                    name: argument
+                    for name, argument in action.arguments.items()
+                    if name not in later
+                }
+                aimed = [
+                    argument.name for argument in spec.parameters if argument.infers == "target"
+                ]
                 if action.target:
                     now |= {name: action.target for name in aimed if name not in action.arguments}
                 checked = validate(spec, now)
@@ -197,7 +210,7 @@ class _Reader:
             elif value is None or isinstance(value, str | int | float):
                 found[name] = value
             else:
-                self._wrong(f"{place}.arguments.{name}", "is nothing that a tool takes")
+                self._wrong(f"{place}.arguments.{name}", "is not a valid tool argument")
         return found
 
     def _attempts(self, value: object, place: str) -> int:
@@ -208,7 +221,9 @@ class _Reader:
             return ATTEMPTS_MAX if value else 1
         if isinstance(value, int) and 1 <= value <= ATTEMPTS_MOST:
             return value
-        self._wrong(place, f"has to be true, false, or attempts from 1 to {ATTEMPTS_MOST}")
+        self._wrong(
+            place, f"must be true, false, or a number of attempts from 1 to {ATTEMPTS_MOST}"
+        )
         return 0
 
     def _timeout(self, table: Mapping[str, object], place: str, action: Action) -> float:
@@ -219,53 +234,53 @@ class _Reader:
         known = isinstance(value, int | float) and not isinstance(value, bool)
         if known and 0.1 <= float(str(value)) <= TIMEOUT_S_MAX:
             return float(str(value))
-        self._wrong(f"{place}.timeout_s", f"has to be seconds, at most {TIMEOUT_S_MAX:g}")
+        self._wrong(f"{place}.timeout_s", f"must be a number of seconds, at most {TIMEOUT_S_MAX:g}")
         return SHELL_S
 
     def _cwd(self, table: Mapping[str, object], place: str) -> str:
         cwd = self._text(table, place, "cwd") or "/"
         if not PurePosixPath(cwd).is_absolute():
-            self._wrong(f"{place}.cwd", "has to be an absolute path")
+            self._wrong(f"{place}.cwd", "must be an absolute path")
         return cwd
 
     def _urgency(self, table: Mapping[str, object], place: str) -> Urgency:
-        told = self._text(table, place, "urgency") or Urgency.SOON.value
-        if told in set(Urgency):
-            return Urgency(told)
-        self._wrong(f"{place}.urgency", f"has to be one of {', '.join(Urgency)}")
+        urgency = self._text(table, place, "urgency") or Urgency.SOON.value
+        if urgency in set(Urgency):
+            return Urgency(urgency)
+        self._wrong(f"{place}.urgency", f"must be one of {', '.join(Urgency)}")
         return Urgency.SOON
 
     def _table(
         self, value: object, place: str, known: tuple[str, ...] = ()
     ) -> Mapping[str, object]:
         if not isinstance(value, Mapping):
-            self._wrong(place, "has to be a table")
+            self._wrong(place, "must be a table")
             return {}
         for name in value if known else ():
             if name not in known:
                 near = difflib.get_close_matches(str(name), known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                self._wrong(f"{place}.{name}".lstrip("."), f"is not a key here{hint}")
+                self._wrong(f"{place}.{name}".lstrip("."), f"is not a known key{hint}")
         return value
 
     def _list(self, value: object, place: str) -> list[object]:
         if value is None or isinstance(value, list | tuple):
             return list(value or ())
-        self._wrong(place, "has to be a list")
+        self._wrong(place, "must be a list")
         return []
 
     def _texts(self, value: object, place: str) -> list[str]:
         found = self._list(value, place)
-        for at, one in enumerate(found):
-            if not isinstance(one, str):
-                self._wrong(f"{place}[{at}]", "has to be a text")
-        return [str(one) for one in found]
+        for at, each in enumerate(found):
+            if not isinstance(each, str):
+                self._wrong(f"{place}[{at}]", "must be a string")
+        return [str(each) for each in found]
 
     def _text(self, table: Mapping[str, object], place: str, name: str) -> str:
         value = table.get(name)
         if value is None or (isinstance(value, str) and len(value) <= TEXT_CHARS_MAX):
             return value or ""
-        wrong = f"has to be a text of at most {TEXT_CHARS_MAX} characters"
+        wrong = f"must be a string of at most {TEXT_CHARS_MAX} characters"
         self._wrong(f"{place}.{name}".lstrip("."), wrong)
         return ""
 
@@ -277,12 +292,12 @@ def _behind(step: str, needs: Mapping[str, tuple[str, ...]]) -> set[str]:
     found: set[str] = set()
     queue = list(needs.get(step, ()))
     while queue:
-        one = queue.pop()
-        if one not in found:
-            found.add(one)
-            queue.extend(needs.get(one, ()))
+        needed = queue.pop()
+        if needed not in found:
+            found.add(needed)
+            queue.extend(needs.get(needed, ()))
     return found
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text[:SHOWN_CHARS])

@@ -23,7 +23,7 @@ class Document:
     line: int = 0
 
     def line_of(self, place: str) -> int:
-        """The line of a place, or of what it is inside of; 0 where nobody knows."""
+        """The line of a place, or of what it is inside of; 0 if unknown."""
         while place and place not in self.lines:
             place = place[: max(place.rfind("."), place.rfind("["), 0)]
         return self.lines.get(place, self.lines.get("", 0))
@@ -60,7 +60,7 @@ def _value(node: yaml.Node | None, place: str, lines: dict[str, int], depth: int
         for key, inner in node.value:
             name = str(key.value)
             if name in found:
-                raise ValueError(f"{name[:60]!r} is there twice, in line {key.start_mark.line + 1}")
+                raise ValueError(f"{name[:60]!r} is given twice, in line {key.start_mark.line + 1}")
             found[name] = _value(inner, f"{place}.{name}".lstrip("."), lines, depth + 1)
         return found
     if isinstance(node, yaml.SequenceNode):

@@ -17,7 +17,7 @@ from operator_protocols.domain.workflow import (
     WorkflowState,
 )
 from operator_sre.codec import from_json
-from operator_sre.executor.workflows.ordering import ready
+from operator_sre.executor.workflows.order import ready
 
 __all__ = ["Progress"]
 
@@ -26,7 +26,7 @@ __all__ = ["Progress"]
 class Progress:
     """The newest note of every step, in the order in which steps were completed.
 
-    It is `intact` when the definition is the one that was given: whoever cannot open what redaction
+    It is `intact` when the definition is the original: a process that cannot open what redaction
     took out of it must not run what is left.
     """
 
@@ -75,7 +75,7 @@ class Progress:
 
     @property
     def unknown(self) -> bool:
-        """Nobody knows what became of some step."""
+        """The outcome of some step is unknown."""
         return any(note.outcome is Outcome.UNKNOWN for note in self.notes.values() if _over(note))
 
     @property
@@ -88,7 +88,7 @@ class Progress:
         over = [name for name, note in self.notes.items() if _over(note)]
         return ready(self.needs, self.completed, [*running, *over])
 
-    def begun(self, step: str) -> StepNote | None:
+    def open_attempt(self, step: str) -> StepNote | None:
         """The attempt that was under way when the last worker went, if there was one."""
         note = self.notes.get(step)
         return note if note and note.state is WorkflowState.IN_PROGRESS else None
@@ -98,7 +98,7 @@ class Progress:
         note = self.notes.get(step)
         return (note.attempt + 1, note.not_before) if note else (1, None)
 
-    def passed(self) -> dict[str, Passed]:
+    def passed_data(self) -> dict[str, Passed]:
         """What completed steps pass on."""
         return {
             name: note.passed or Passed()
@@ -107,7 +107,7 @@ class Progress:
         }
 
     def to_undo(self) -> list[tuple[str, Action]]:
-        """What is to be taken back and has not been, in reverse order of its doing."""
+        """The undo actions that are still to run, in reverse order of completion."""
         found: list[tuple[str, Action]] = []
         for name in reversed(self.completed):
             action = self.workflow.step(name).undo or self.notes[name].undo

@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from operator_protocols.domain.action import SHELL, Action, Argument, Result
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.workflow import Passed, Workflow
-from operator_sre.executor.workflows.quoting import HOLE, line_trouble, quoted, words_trouble
+from operator_sre.executor.workflows.quotes import HOLE, line_trouble, quote, words_trouble
 
 __all__ = [
     "PASSED_BYTES_MAX",
     "SAMPLE",
     "Reference",
     "action_mistakes",
-    "inserted",
+    "insert_data",
     "passed_on",
     "references_of",
-    "sampled",
+    "with_samples",
 ]
 
 PASSED_BYTES_MAX = 64 * 1024
-# What stands for data that is not there yet, where an action is only looked at.
+# Stands for data that does not exist yet, when an action is only judged.
 SAMPLE = "DATA"
 _REFERENCE = re.compile(
     r"\$\{steps\.([A-Za-z0-9_-]{1,40})\.(?:(stdout|stderr|exit_code)|data\.([A-Za-z0-9_-]{1,64}))\}"
@@ -41,7 +41,7 @@ class Reference:
     text: str
 
     def value_of(self, passed: Passed) -> Value:
-        """What it stands for. LookupError when the step has not said it."""
+        """Its value. LookupError when the step has none."""
         if self.name.startswith("data."):
             return passed.data[self.name.removeprefix("data.")]
         value: str | int | None = getattr(passed, self.name)
@@ -62,13 +62,13 @@ def references_of(action: Action) -> tuple[Reference, ...]:
 def action_mistakes(action: Action) -> list[str]:
     """What is wrong with the references of an action, whatever the steps are."""
     found = [
-        f"{bad!r} is no reference; it has to be ${{steps.ID.stdout}}, .stderr, .exit_code or"
+        f"{bad!r} is not a valid reference; it must be ${{steps.ID.stdout}}, .stderr, .exit_code or"
         " .data.NAME"
         for text in _texts(action)
         for bad in _LOOSE.findall(_REFERENCE.sub("", text))
     ]
     if any(HOLE in text for text in _texts(action)):
-        found.append("there is a NUL in it")
+        found.append("it contains a NUL byte")
     elif not found and references_of(action):
         if action.tool != SHELL:
             trouble = ""
@@ -80,7 +80,7 @@ def action_mistakes(action: Action) -> list[str]:
     return found
 
 
-def inserted(action: Action, passed: Mapping[str, Passed]) -> Action | str:
+def insert_data(action: Action, passed: Mapping[str, Passed]) -> Action | str:
     """The action with what was passed on in place of its references, or why it cannot be had.
 
     A command line gets each as one quoted argument; an argument that is nothing but a reference
@@ -92,47 +92,47 @@ def inserted(action: Action, passed: Mapping[str, Passed]) -> Action | str:
         try:
             found = reference.value_of(passed[reference.step])
         except LookupError:
-            problems.append(f"step {reference.step!r} passes on no {reference.name}")
+            problems.append(f"step {reference.step!r} has no {reference.name} to pass on")
             return ""
         if HOLE in str(found):
-            problems.append(f"what {reference.text} stands for has a NUL in it")
+            problems.append(f"what {reference.text} stands for contains a NUL byte")
         return found
 
-    filled = _filled(action, value)
+    filled = _fill(action, value)
     if problems:
         return f"{problems[0]}."
     return filled if _reads_the_same(action, filled, passed) else "The data would change the line."
 
 
-def sampled(action: Action) -> Action:
+def with_samples(action: Action) -> Action:
     """The action with a harmless word for every reference, for judging it beforehand."""
-    return _filled(action, lambda reference: SAMPLE) if references_of(action) else action
+    return _fill(action, lambda reference: SAMPLE) if references_of(action) else action
 
 
 def passed_on(workflow: Workflow, step: str, result: Result) -> Passed | str:
     """What those behind a step ask of it, whole; or why it cannot be passed on."""
     wanted = {
-        one.name
+        each.name
         for other in workflow.steps
         for action in (other.action, other.undo)
         if action is not None
-        for one in references_of(action)
-        if one.step == step
+        for each in references_of(action)
+        if each.step == step
     }
     keys = {name.removeprefix("data.") for name in wanted if name.startswith("data.")}
     streams = {name: getattr(result, name) for name in ("stdout", "stderr") if name in wanted}
     if streams and result.truncated:
-        return "its output was cut, and only a whole one can be passed on"
+        return "its output was truncated, and only complete output can be passed on"
     data = {name: value for name, value in result.data.items() if name in keys}
     size = sum(
-        len(str(one).encode("utf-8", "replace")) for one in [*streams.values(), *data.values()]
+        len(str(each).encode("utf-8", "replace")) for each in [*streams.values(), *data.values()]
     )
     if size > PASSED_BYTES_MAX:
-        return f"it would pass on {size} bytes, and at most {PASSED_BYTES_MAX} can be"
+        return f"it would pass on {size} bytes, but at most {PASSED_BYTES_MAX} are allowed"
     # As `$(...)` has it: lines end where the next word begins.
-    told = {name: text.rstrip("\n") for name, text in streams.items()}
+    values = {name: text.rstrip("\n") for name, text in streams.items()}
     code = result.exit_code if "exit_code" in wanted else None
-    return Passed(told.get("stdout"), told.get("stderr"), code, data)
+    return Passed(values.get("stdout"), values.get("stderr"), code, data)
 
 
 def _texts(action: Action) -> Iterator[str]:
@@ -141,17 +141,17 @@ def _texts(action: Action) -> Iterator[str]:
         if isinstance(value, str):
             yield value
         elif isinstance(value, Mapping):
-            yield from (str(one) for one in value.values() if isinstance(one, str))
+            yield from (str(each) for each in value.values() if isinstance(each, str))
         elif isinstance(value, tuple | list):
-            yield from (one for one in value if isinstance(one, str))
+            yield from (each for each in value if isinstance(each, str))
 
 
-def _filled(action: Action, value: Callable[[Reference], Value]) -> Action:
+def _fill(action: Action, value: Callable[[Reference], Value]) -> Action:
     as_line = action.tool == SHELL and not action.argv
 
     def text(found: re.Match[str]) -> str:
-        told = str(value(_reference(found)))
-        return quoted(told) if as_line else told
+        values = str(value(_reference(found)))
+        return quote(values) if as_line else values
 
     def one(given: Value) -> Value:
         if not isinstance(given, str):
@@ -186,9 +186,9 @@ def _reads_the_same(action: Action, filled: Action, passed: Mapping[str, Passed]
         behind = shlex.split(filled.command)
     except ValueError:
         return False
-    expected = [re.sub(HOLE, lambda _: _told(next(wanted), passed), word) for word in before]
+    expected = [re.sub(HOLE, lambda _: _as_text(next(wanted), passed), word) for word in before]
     return expected == behind
 
 
-def _told(reference: Reference, passed: Mapping[str, Passed]) -> str:
+def _as_text(reference: Reference, passed: Mapping[str, Passed]) -> str:
     return str(reference.value_of(passed[reference.step]))

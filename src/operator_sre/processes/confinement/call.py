@@ -1,10 +1,10 @@
-"""A call of a confined command that waits for an answer, and why one is refused."""
+"""A system call of a confined command that is pending, and its refusal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Call", "RefusedError", "signed"]
+__all__ = ["Call", "RefusedError", "to_signed"]
 
 
 class RefusedError(Exception):
@@ -26,7 +26,7 @@ class Call:
     arguments: tuple[int, ...]
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """An argument as the C type `int`."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value

@@ -24,7 +24,7 @@ __all__ = [
     "number_of",
 ]
 
-# Later calls get ENOSYS: nobody has decided what a command may do with them.
+# Later calls get ENOSYS: they have not been reviewed.
 LAST = 451
 
 # Name of the call -> its number on x86_64 and on aarch64; None where there is none.
@@ -187,7 +187,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-# A command never needs these to look at a machine; each fails with EPERM.
+# No command needs these to read a machine; each fails with EPERM.
 REFUSED = (
     "kcmp",
     "pidfd_getfd",

@@ -32,7 +32,7 @@ CAPABILITIES = {"dac_read_search": 2, "net_admin": 12, "net_raw": 13, "syslog": 
 ANSWER_S_MAX = 10.0
 # With less, a core is still piped to a program of the system; with this, it goes nowhere.
 CORE_BYTES = 1
-# Read once, by whoever may: a zygote may run as a user who cannot enter the folder it lies in.
+# Read once, here: a zygote may run as a user who cannot enter this folder.
 _SCRIPT = Path(zygote.__file__).read_bytes()
 _READ_SCRIPT = "import sys; exec(compile(sys.stdin.read(), 'zygote', 'exec'))"
 
@@ -113,10 +113,10 @@ class Cell:
         """Wait until it is confined, and take its listener; OSError says why it is not."""
         if self._confirmed:
             return
-        told = self._line.recv(zygote.READY.size)
-        if len(told) < zygote.READY.size:
+        answer = self._line.recv(zygote.READY.size)
+        if len(answer) < zygote.READY.size:
             raise OSError(errno.ECHILD, "a cell ended before it was confined")
-        number = zygote.READY.unpack(told)[0]
+        number = zygote.READY.unpack(answer)[0]
         if number < -1:
             raise OSError(-number, os.strerror(-number))
         if number >= 0:
@@ -141,9 +141,9 @@ class Cell:
         with contextlib.closing(self._line) as line:
             socket.send_fds(line, [zygote.SIZE.pack(len(text))], list(descriptors))
             line.sendall(text)
-            told = line.recv(zygote.FAILED.size)
-        if told:
-            number, in_folder = zygote.FAILED.unpack(told)
+            answer = line.recv(zygote.FAILED.size)
+        if answer:
+            number, in_folder = zygote.FAILED.unpack(answer)
             raise OSError(number, os.strerror(number), command.cwd if in_folder else None)
 
     def discard(self) -> None:

@@ -38,7 +38,7 @@ class Cells:
         _remove(str(self._folder))
 
     def without_cells(self, pids: set[int]) -> set[int]:
-        """Of some children of the runner, those that are commands."""
+        """The commands among some children of the runner."""
         if self._zygote is None or not (pids := pids - {self._zygote.pid}):
             return pids
         for cell, _ in self._spare:  # which may wait for the zygote, so only when it matters
@@ -55,7 +55,7 @@ class Cells:
                 try:
                     cell.confirm()
                 except OSError as error:
-                    log.warning("a waiting cell is of no use: %s", error)
+                    log.warning("a prepared cell cannot be used: %s", error)
                     self._discard(cell)
                     break
                 return cell
@@ -73,7 +73,7 @@ class Cells:
             reads = self._reads(walls)
             fitting = [each for each in self._spare if each[0].walls == walls and each[1] is reads]
             for cell, _ in self._spare:
-                if not any(cell is one for one, _ in fitting):
+                if not any(cell is item for item, _ in fitting):
                     self._discard(cell)
             self._spare = fitting
             for cell, _ in fitting[:1]:  # the next; the others may not be ready yet
@@ -107,7 +107,7 @@ class Cells:
         self.clean(cell)
 
     def _reads(self, walls: Walls) -> Reads:
-        """The ruleset of what may be read, made anew when a folder that it lists has changed."""
+        """The ruleset of readable paths, created again when a listed folder has changed."""
         key = (walls.hidden, walls.shown, walls.devices)
         known = self._rulesets.get(key)
         if known is not None and known.is_current():

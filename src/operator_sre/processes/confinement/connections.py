@@ -44,7 +44,7 @@ PATH_BYTES_MAX = 107
 # struct sockaddr_in, sockaddr_in6 and sockaddr_nl.
 INET_BYTES, INET6_BYTES, INET6_BYTES_MIN, NETLINK_BYTES = 16, 28, 24, 12
 UNSPECIFIED = 0
-# struct timeval: how long a connection to a full service waits before it looks whether it is over.
+# struct timeval: how long a connection to a full service waits between checks for its end.
 TIMEOUT_BYTES = 16
 ROOM_TIMEOUT = struct.pack("<qq", 0, 200_000)
 # struct msghdr: name, its size, parts, their count, control data, its size, flags.
@@ -52,7 +52,7 @@ MESSAGE = struct.Struct("<QI4xQQQQi4x")
 PART = struct.Struct("<QQ")
 # struct mmsghdr: a message, and how much of it was sent.
 MESSAGE_STEP_BYTES = 64
-# Where the C library asks who a user is. The first also ends, for root, when it is told to.
+# Where the C library looks up users. For root, the first also obeys a stop request.
 NAME_CACHE = "/run/nscd/socket"
 NAME_SERVICES = (
     "/var/lib/sss/pipes/nss",
@@ -72,7 +72,7 @@ class Reach:
     """Whom a command may speak to.
 
     `hosts` is None for any; else each is a name or an address, with a port or without. `sockets`
-    are paths, in which `*` stands for a part of a name. `programs` are those that may use them;
+    are paths, in which `*` stands for a part of a name. `programs` may use them;
     without any, every program may.
     """
 
@@ -98,7 +98,7 @@ class Connections:
     _is_closed: bool = False
 
     def close(self) -> None:
-        """End the waiting for connections that nobody needs any more."""
+        """Stop waiting for connections that are no longer needed."""
         self._is_closed = True
         for fd in self._open:
             _libc.shutdown(fd, socket.SHUT_RDWR)
@@ -145,7 +145,7 @@ class Connections:
     async def _connect(self, fd: int, address: bytes, process: int, program: str) -> int:
         family = int.from_bytes(address[:2], "little")
         if family == UNIX:
-            # Connect to a UNIX socket, by a descriptor of the one that was checked.
+            # Connect to a UNIX socket, by a descriptor of the checked socket.
             path = os.fsdecode(address[2:].split(b"\0", 1)[0])
             if not path:
                 name = address[3:].split(b"\0", 1)[0].decode(errors="replace")
@@ -338,12 +338,12 @@ def _resolvers() -> frozenset[str]:
 
 @cache
 def _name_services() -> frozenset[str]:
-    asked = NAME_SERVICES if os.geteuid() == 0 else (*NAME_SERVICES, NAME_CACHE)
-    return frozenset(map(os.path.realpath, asked))
+    services = NAME_SERVICES if os.geteuid() == 0 else (*NAME_SERVICES, NAME_CACHE)
+    return frozenset(map(os.path.realpath, services))
 
 
 def _fits(path: str, pattern: str) -> bool:
-    """Whether a real path is one that a pattern means; `*` is a part of the last name."""
+    """Whether a real path matches a pattern; `*` is a part of the last name."""
     folder, _, name = pattern.rpartition("/")
     expression = "[^/]*".join(map(re.escape, name.split("*")))
     real_folder, _, real_name = path.rpartition("/")

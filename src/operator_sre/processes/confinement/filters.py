@@ -26,8 +26,8 @@ STREAM, DATAGRAM, RAW, SEQUENCED = 1, 2, 3, 5
 SOCKET_TYPE = 0xF
 # A datagram could be sent to anybody, and the kernel takes a raw socket of this machine for one.
 UNIX_TYPES = (STREAM, SEQUENCED)
-# Of each kind of socket of the Internet: those whose peers `connect` and `sendto` name. Others
-# (SCTP, DCCP, L2TP ...) are told their peers in other ways, and load modules of the kernel.
+# Of each kind of Internet socket: the types whose peers `connect` and `sendto` name. Others
+# (SCTP, DCCP, L2TP ...) get their peers in other ways, and load modules of the kernel.
 TCP, UDP = 6, 17
 # Routes, sockets and generic: without capabilities they only tell.
 NETLINK_PROTOCOLS = (0, 4, 16)
@@ -48,7 +48,7 @@ IPV6_OPTIONS_REFUSED = (5, 6, 20, 27, 36, 42, 46, 54, 55, 57, 59, 64, 65)
 # or set what the console shows.
 SYSLOG_READS = (0, 1, 3, 9, 10)
 # A process that cannot be dumped cannot be weighed, and one whose core may have no bytes is dumped
-# to a program all the same, so that neither is changed. The caller is told that it was.
+# to a program all the same, so that neither is changed. The call still reports success.
 PR_SET_DUMPABLE, RLIMIT_CORE = 4, 4
 LOCK_EX = 2
 # IPC_INFO, IPC_STAT and the SHM_, SEM_ and MSG_ forms of both, which only tell.
@@ -116,7 +116,7 @@ def allow() -> bytes:
 
 
 def prologue(column: int) -> list[bytes]:
-    """Kill whoever uses another machine's calls, which have other numbers; then load the number."""
+    """Kill a process that uses calls of another architecture; then load the number."""
     steps = [load(ARCH), step(EQUAL, ARCHES[column], 1, 0), step(RETURN, KILL), load(NUMBER)]
     if column == 0:
         steps += [step(AT_LEAST, X32, 0, 1), step(RETURN, KILL)]
@@ -131,19 +131,34 @@ def when(number: int, steps: list[bytes]) -> list[bytes]:
 def filter_program(profile: Profile, column: int) -> bytes:
     """The filter of a confined command, as `struct sock_filter` in a row."""
     ask = step(RETURN, ASK)
+    # All options except the ones to reach another host or change packet rules.
+    refused = fail(errno.EPERM)
+    version4 = [_argument(2), *_never(IP_OPTIONS_REFUSED), step(AT_LEAST, IP_FIREWALL, 0, 1)]
+    version6 = [_argument(2), *_never(IPV6_OPTIONS_REFUSED), allow()]
+    steps = [_argument(1), *when(IP_LEVEL, [*version4, refused, allow()])]
+    socket_options = [*steps, *when(IPV6_LEVEL, version6), allow()]
+    # What only tells: by the range it is in, or because the kernel marks it as a read.
+    steps = [_argument(1), *_never(IOCTL_REFUSED)]
+    for number in IOCTL_DISKS if profile.disks else ():
+        steps += [step(EQUAL, number, 0, 1), allow()]
+    for first, last in IOCTL_RANGES:
+        steps += [step(AT_LEAST, first, 0, 2), step(AT_LEAST, last + 1, 1, 0), allow()]
+    steps += [step(EQUAL, FIEMAP, 0, 1), allow()]
+    steps += [step(AND, IOCTL_DIRECTION), step(EQUAL, IOCTL_READS, 0, 1), allow()]
+    ioctl = [*steps, fail(errno.EPERM)]
     decisions: dict[str, list[bytes]] = {
         **{name: [fail(errno.EPERM)] for name in REFUSED},
         **{name: [fail(errno.ENOSYS)] for name in MISSING},
         **{name: [ask] for name in ASKED},
         "socket": _sockets(profile),
-        "ioctl": _ioctl(profile),
+        "ioctl": ioctl,
         "fcntl": [_argument(1), *_never(FCNTL_REFUSED), allow()],
         "flock": [_argument(1), step(ANY_BIT, LOCK_EX, 0, 1), ask, allow()],
         "clone": [_argument(0), step(ANY_BIT, NAMESPACES, 0, 1), fail(errno.EPERM), ask],
         "fallocate": [fail(errno.EOPNOTSUPP)],  # it takes room beyond the limit of a file's size
         "prctl": [_argument(0), step(EQUAL, PR_SET_DUMPABLE, 0, 1), fail(0), allow()],
         "setrlimit": [_argument(0), step(EQUAL, RLIMIT_CORE, 0, 1), fail(0), allow()],
-        "setsockopt": _socket_options(),
+        "setsockopt": socket_options,
         "syslog": [_argument(0), *_only(SYSLOG_READS)],
     }
     if not profile.kernel_log:
@@ -186,7 +201,7 @@ def _search(decisions: list[tuple[int, list[bytes]]]) -> list[bytes]:
     The kernel tries a new filter on the number of every call, so that a long row would be slow.
     """
     if len(decisions) <= LEAVES:
-        return [*(one for number, steps in decisions for one in when(number, steps)), allow()]
+        return [*(each for number, steps in decisions for each in when(number, steps)), allow()]
     middle = len(decisions) // 2
     lower, upper = _search(decisions[:middle]), _search(decisions[middle:])
     return [step(AT_LEAST, decisions[middle][0], 0, 1), step(JUMP, len(lower)), *lower, *upper]
@@ -197,11 +212,11 @@ def _argument(place: int) -> bytes:
 
 
 def _never(values: tuple[int, ...]) -> list[bytes]:
-    return [one for value in values for one in (step(EQUAL, value, 0, 1), fail(errno.EPERM))]
+    return [each for value in values for each in (step(EQUAL, value, 0, 1), fail(errno.EPERM))]
 
 
 def _only(values: tuple[int, ...], otherwise: int = errno.EPERM) -> list[bytes]:
-    found = [one for value in values for one in (step(EQUAL, value, 0, 1), allow())]
+    found = [each for value in values for each in (step(EQUAL, value, 0, 1), allow())]
     return [*found, fail(otherwise)]
 
 
@@ -224,24 +239,3 @@ def _sockets(profile: Profile) -> list[bytes]:
     for family in (INET, INET6):
         steps += when(family, internet)
     return [*steps, fail(errno.EAFNOSUPPORT)]
-
-
-def _socket_options() -> list[bytes]:
-    """All but those by which a socket reaches somebody else, or changes rules for packets."""
-    refused = fail(errno.EPERM)
-    version4 = [_argument(2), *_never(IP_OPTIONS_REFUSED), step(AT_LEAST, IP_FIREWALL, 0, 1)]
-    version6 = [_argument(2), *_never(IPV6_OPTIONS_REFUSED), allow()]
-    steps = [_argument(1), *when(IP_LEVEL, [*version4, refused, allow()])]
-    return [*steps, *when(IPV6_LEVEL, version6), allow()]
-
-
-def _ioctl(profile: Profile) -> list[bytes]:
-    """What only tells: by the range it is in, or because the kernel marks it as a read."""
-    steps = [_argument(1), *_never(IOCTL_REFUSED)]
-    for number in IOCTL_DISKS if profile.disks else ():
-        steps += [step(EQUAL, number, 0, 1), allow()]
-    for first, last in IOCTL_RANGES:
-        steps += [step(AT_LEAST, first, 0, 2), step(AT_LEAST, last + 1, 1, 0), allow()]
-    steps += [step(EQUAL, FIEMAP, 0, 1), allow()]
-    steps += [step(AND, IOCTL_DIRECTION), step(EQUAL, IOCTL_READS, 0, 1), allow()]
-    return [*steps, fail(errno.EPERM)]

@@ -1,6 +1,6 @@
 """The guard answers the calls that the filter of a confined command puts to it.
 
-A call about files may go ahead when its path is one that the command may write: the path can change
+A call about files may go ahead when the command may write its path: the path can change
 between the question and the call, but then Landlock refuses it. What Landlock does not decide, the
 guard does itself, on a copy of the command's descriptor: which files are created and how many, what
 is locked, who is signalled. What is refused is remembered, so that people learn what was tried.
@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 
-from operator_sre.processes.confinement.call import Call, RefusedError, signed
+from operator_sre.processes.confinement.call import Call, RefusedError, to_signed
 from operator_sre.processes.confinement.calls import (
     CREATES,
     METADATA,
@@ -90,7 +90,7 @@ class Guard:
     """Answers for one command, in the loop of the runner, until `close`.
 
     `count` tells how many processes and threads the command has; `writable` are folders and files
-    that it may write, `disk_programs` those that may read disks.
+    that it may write, `disk_programs` the programs that may read disks.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Guard:
         asyncio.get_running_loop().add_reader(self.listener, self._answer_next)
 
     def close(self) -> None:
-        """Nobody is left to answer, or nobody is to be answered any more."""
+        """The command has ended, or its calls get no more answers."""
         if self.listener < 0:
             return
         asyncio.get_running_loop().remove_reader(self.listener)
@@ -135,7 +135,7 @@ class Guard:
 
     def report(self, text: str) -> None:
         """Remember what the command tried and may not; it chose the names in it."""
-        shown = "".join(one if one.isprintable() else "?" for one in text[:REPORT_CHARS_MAX])
+        shown = "".join(each if each.isprintable() else "?" for each in text[:REPORT_CHARS_MAX])
         if shown not in self.blocked and len(self.blocked) < BLOCKED_MAX:
             self.blocked.append(shown)
 
@@ -181,7 +181,7 @@ class Guard:
         elif isinstance(problem, OSError):
             self._send(call, error=problem.errno or errno.EFAULT)
         else:
-            log.error("a call of a command cannot be decided: %r", problem)
+            log.error("cannot decide a system call of a command: %r", problem)
             self._send(call, error=errno.EFAULT)
 
     async def _speak(self, call: Call) -> None:
@@ -189,7 +189,7 @@ class Guard:
         self._send(call, value=value)
 
     def _decide(self, call: Call) -> None:
-        """Everything that is answered at once, or after a look at a file system."""
+        """Answer a call at once, or after a check of a file system."""
         name = call.name
         if name in ("clone", "fork", "vfork"):
             self._started += 1
@@ -220,12 +220,12 @@ class Guard:
         elif name in METADATA:
             at, place = METADATA[name]
             if place is None or not call.arguments[place]:  # it is about a descriptor
-                where = self._descriptor(call, 0)
+                where = os.readlink(f"/proc/{call.thread}/fd/{call.arguments[0] & 0xFFFFFFFF}")
             else:
                 where = self._path(call, at, place)
             if not self._files.holds(where):
                 raise RefusedError(errno.EPERM, f"change of the metadata of {where}")
-            self._send(call)  # nobody else sees those files, so nothing has to be changed
+            self._send(call)  # only the command sees those files, so nothing has to change
             return
         elif name in SIGNALS:
             if self._signal_for(call):
@@ -270,15 +270,12 @@ class Guard:
         """The absolute path that a call names, as it is written: no link in it is followed."""
         path = os.fsdecode(read_path(call.thread, call.arguments[place]))
         if not path.startswith("/"):
-            at = signed(call.arguments[folder]) if folder is not None else AT_FDCWD
+            at = to_signed(call.arguments[folder]) if folder is not None else AT_FDCWD
             link = "cwd" if at == AT_FDCWD else f"fd/{at}"
             path = f"{os.readlink(f'/proc/{call.thread}/{link}')}/{path}"
         if not self._is_waiting(call):
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         return "/" + os.path.normpath(path).lstrip("/")
-
-    def _descriptor(self, call: Call, place: int) -> str:
-        return os.readlink(f"/proc/{call.thread}/fd/{call.arguments[place] & 0xFFFFFFFF}")
 
     def _is_plainly_own(self, path: str) -> bool:
         is_pipe = OWN_PIPES.fullmatch(path) is not None
@@ -331,7 +328,7 @@ class Guard:
             self._wait_for(call, self._check_writes(call, [path]))
             return True
         path = self._path_of_process(call, at, place)
-        if not path or LEADS_AWAY.fullmatch(path):  # that would open somebody's file
+        if not path or LEADS_AWAY.fullmatch(path):  # that would open the file of another process
             return False
         self._open_here(call, path, flags)
         return True
@@ -371,11 +368,11 @@ class Guard:
 
     def _open_own(self, call: Call, path: str, flags: int, mode: int) -> int:
         """A descriptor of a file, a device or a pipe that the command may write."""
-        asked = flags & KEPT_FLAGS
+        wanted = flags & KEPT_FLAGS
         if path == TERMINAL:
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # it has none
         if path in DEVICES:
-            return os.open(path, asked & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC) | os.O_CLOEXEC)
+            return os.open(path, wanted & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC) | os.O_CLOEXEC)
         if pipe := OWN_PIPES.fullmatch(path):
             process = process_of_thread(call.thread)
             if (pipe["process"] or "self") not in ("self", "thread-self", f"{process}"):
@@ -386,14 +383,14 @@ class Guard:
             with copied_descriptor(process, number) as copy:
                 target = os.readlink(f"/proc/self/fd/{copy}")
                 if target.startswith("pipe:["):
-                    kept = asked & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK) | os.O_CLOEXEC
+                    kept = wanted & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK) | os.O_CLOEXEC
                     return os.open(f"/proc/self/fd/{copy}", kept)
             if not target.startswith("/") or OWN_PIPES.fullmatch(target):
                 raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
             if not self._is_plainly_own(target):
                 raise RefusedError(errno.EACCES, f"write to {target}")
             return self._open_own(call, target, flags & ~os.O_EXCL, mode)
-        fd = self._files.open(path, asked, mode & ~umask_of(call.thread))
+        fd = self._files.open(path, wanted, mode & ~umask_of(call.thread))
         if not flags & os.O_NONBLOCK:
             os.set_blocking(fd, True)
         return fd
@@ -471,7 +468,7 @@ class Guard:
                 signal.pidfd_send_signal(copy, number)
             self._send(call)
             return True
-        pid = signed(call.arguments[target])
+        pid = to_signed(call.arguments[target])
         if pid == 0:
             return False
         if number == 0 and pid > 0:

@@ -134,7 +134,7 @@ def _create(rights: int, scopes: int) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allow this at a path and below it; one that is gone or cannot be opened is left out."""
+    """Allow this at a path and below it; a path that cannot be opened is left out."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

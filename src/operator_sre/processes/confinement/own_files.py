@@ -53,22 +53,20 @@ class OwnFiles:
         try:
             name = os.fsencode(os.path.relpath(path, place))
             flags |= os.O_NONBLOCK | os.O_CLOEXEC
-            return self._open_below(folder, name, flags, mode & PERMISSIONS)
+            permissions = mode & PERMISSIONS
+            if flags & O_TMPFILE:
+                self.count()
+                return _open(folder, name, flags, permissions)
+            if not flags & os.O_EXCL:
+                try:
+                    return _open(folder, name, flags & ~os.O_CREAT, 0)
+                except FileNotFoundError:
+                    if not flags & os.O_CREAT:
+                        raise
+            self.count()
+            return _open(folder, name, flags | os.O_EXCL, permissions)
         finally:
             os.close(folder)
-
-    def _open_below(self, folder: int, name: bytes, flags: int, mode: int) -> int:
-        if flags & O_TMPFILE:
-            self.count()
-            return _open(folder, name, flags, mode)
-        if not flags & os.O_EXCL:
-            try:
-                return _open(folder, name, flags & ~os.O_CREAT, 0)
-            except FileNotFoundError:
-                if not flags & os.O_CREAT:
-                    raise
-        self.count()
-        return _open(folder, name, flags | os.O_EXCL, mode)
 
 
 def _open(folder: int, name: bytes, flags: int, mode: int) -> int:

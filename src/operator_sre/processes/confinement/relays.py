@@ -1,8 +1,8 @@
 """Relays that let a command only ask: a Docker engine, the system's D-Bus, its records of users.
 
-These sockets let whoever reaches them do anything. A command that may ask there is led to a relay
+These sockets allow their clients anything. A command that may ask there is led to a relay
 instead, which passes questions on that it knows and refuses all else. What it passes on it has
-read itself, to the last byte: a service may take for two lines what looks like one.
+read itself, to the last byte: a service may take one line for two.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Relays:
         return own
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Stop: no more requests will come."""
         for server, own in self._servers.values():
             server.close()
             with contextlib.suppress(OSError):
@@ -144,7 +144,7 @@ class Relays:
         except RefusedError as refused:
             self._report(refused.report)
         except Exception as problem:  # noqa: BLE001  one hung up, or talks nonsense
-            log.debug("a relay ends: %r", problem)
+            log.debug("a relay failed: %r", problem)
         finally:
             self._open.discard(writer)
             writer.close()
@@ -176,21 +176,21 @@ class Relays:
         upstream, downstream = await asyncio.open_unix_connection(path, limit=MESSAGE_BYTES_MAX)
         try:
             while True:
-                asked = json.loads((await reader.readuntil(b"\0"))[:-1])
-                if asked["method"] not in _RECORDS:
-                    raise RefusedError(0, f"call over {path}: {asked['method']}")
+                request = json.loads((await reader.readuntil(b"\0"))[:-1])
+                if request["method"] not in _RECORDS:
+                    raise RefusedError(0, f"call over {path}: {request['method']}")
                 known = {
-                    key: asked[key] for key in ("method", "parameters", "more") if key in asked
+                    key: request[key] for key in ("method", "parameters", "more") if key in request
                 }
                 downstream.write(json.dumps(known).encode() + b"\0")
                 while True:
-                    told = json.loads((await upstream.readuntil(b"\0"))[:-1])
-                    record = (told.get("parameters") or {}).get("record") or {}
+                    reply = json.loads((await upstream.readuntil(b"\0"))[:-1])
+                    record = (reply.get("parameters") or {}).get("record") or {}
                     for name in _RECORD_SECRETS:
                         record.pop(name, None)
-                    writer.write(json.dumps(told).encode() + b"\0")
+                    writer.write(json.dumps(reply).encode() + b"\0")
                     await writer.drain()
-                    if not told.get("continues"):
+                    if not reply.get("continues"):
                         break
         finally:
             downstream.close()
@@ -216,7 +216,16 @@ class Relays:
                 raise RefusedError(0, "greeting over D-Bus")
             downstream.write(_BEGIN)
             while True:
-                message = await _read_message(reader)
+                # A message of D-Bus: a head of 16 bytes, fields up to a multiple of 8, and a body.
+                head = await reader.readexactly(16)
+                order = {108: "<", 66: ">"}.get(head[0], "")
+                if not order:
+                    raise ValueError("not a message")
+                body, _rest, fields = struct.unpack(f"{order}III", head[4:])
+                size = (fields + 7) // 8 * 8 + body
+                if size > MESSAGE_BYTES_MAX:
+                    raise ValueError("too large")
+                message = head + await reader.readexactly(size)
                 is_known = message[1] in (_CALL, *_ANSWERS)
                 name = _member(message) if message[1] == _CALL else ""
                 tells = message[1] != _CALL or bool(_TELLING.fullmatch(name))
@@ -248,19 +257,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
         await writer.drain()
     writer.close()
-
-
-async def _read_message(reader: asyncio.StreamReader) -> bytes:
-    """A message of D-Bus: a head of 16 bytes, fields up to a multiple of 8, and a body."""
-    head = await reader.readexactly(16)
-    order = {108: "<", 66: ">"}.get(head[0], "")
-    if not order:
-        raise ValueError("not a message")
-    body, _, fields = struct.unpack(f"{order}III", head[4:])
-    size = (fields + 7) // 8 * 8 + body
-    if size > MESSAGE_BYTES_MAX:
-        raise ValueError("too large")
-    return head + await reader.readexactly(size)
 
 
 def _member(message: bytes) -> str:

@@ -81,7 +81,7 @@ def process_of_thread(thread: int) -> int:
 
 
 def is_program_of_system(program: str, names: Collection[str], own: Iterable[str]) -> bool:
-    """Whether the file of a program is one of these, and one that others cannot have written.
+    """Whether the file of a program is one of these, and others cannot have written it.
 
     What lies in a folder of the command's `own` may be a copy of any program.
     """
@@ -113,8 +113,9 @@ def _transfer(
     size: int,
 ) -> None:
     ours, theirs = _Part(ctypes.addressof(buffer), size), _Part(address, size)
-    one = ctypes.c_ulong(1)
-    if function(pid, ctypes.byref(ours), one, ctypes.byref(theirs), one, ctypes.c_ulong(0)) != size:
+    parts = ctypes.c_ulong(1)
+    ends = (ctypes.byref(ours), parts, ctypes.byref(theirs), parts)
+    if function(pid, *ends, ctypes.c_ulong(0)) != size:
         raise OSError(ctypes.get_errno(), "cannot reach the memory of a process")
 
 

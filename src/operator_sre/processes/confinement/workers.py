@@ -3,7 +3,7 @@
 A call that the guard carries out is checked by the kernel against the guard. So its threads give up
 all capabilities that the command does not have, and root asks nothing of the kernel for it that it
 could not ask itself. A call that hangs, on a dead file system or a full queue, holds up the command
-that made it and nobody else.
+that made it and no other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class Workers:
-    """The threads of one command; `capabilities` are the numbers of those that they keep.
+    """The threads of one command; `capabilities` are the numbers that they keep.
 
     With None they keep all: what they do is then the guard's own, and shows no more than it may.
     """
@@ -52,7 +52,7 @@ class Workers:
         return await future
 
     def close(self) -> None:
-        """Let those that wait for work end; the others end after what they do."""
+        """Let idle threads end; the others end after their current call."""
         self._closed = True
         for jobs in self._idle:
             jobs.put(None)
@@ -68,7 +68,7 @@ class Workers:
                     drop_capabilities(self._kept)
                     is_dropped = True
                 value = work()
-            except BaseException as problem:  # noqa: BLE001  whoever waits for it is told
+            except BaseException as problem:  # noqa: BLE001  the waiting call gets it
                 error = problem
             with contextlib.suppress(RuntimeError):  # the loop may be gone
                 loop.call_soon_threadsafe(self._settle, jobs, future, value, error)

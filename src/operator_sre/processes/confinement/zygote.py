@@ -35,7 +35,7 @@ READY = struct.Struct("<i")
 FAILED = struct.Struct("<i?")
 SIZE = struct.Struct("<I")
 
-# Keeps the lock of the interpreter through a fork, so that nobody else ever holds it.
+# Keeps the interpreter lock through a fork, so that no other thread ever holds it.
 _held = ctypes.PyDLL(None, use_errno=True)
 _libc = ctypes.CDLL(None, use_errno=True)
 _held.syscall.restype = _libc.syscall.restype = ctypes.c_long
@@ -195,28 +195,25 @@ def _become(line: _socket.socket) -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         os.chdir(cwd)
         in_folder = False
-        number = _execute(argv, env)
+        # Become the program, looked for in PATH of the new environment.
+        name = argv[0]
+        paths = [name]
+        if b"/" not in name:
+            paths = [
+                folder + b"/" + name for folder in env.get(b"PATH", b"/bin:/usr/bin").split(b":")
+            ]
+        number = errno.ENOENT
+        for path in paths:
+            try:
+                os.execve(path, argv, env)  # noqa: S606  that is what it is for
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    number = error.errno or errno.EIO
+            except ValueError:
+                number = errno.EINVAL
     except OSError as error:
         number = error.errno or errno.EIO
     line.send(FAILED.pack(number, in_folder))
-
-
-def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> int:
-    """Become the program, looked for in PATH of the new environment; the errno when it cannot."""
-    name = argv[0]
-    places = [name]
-    if b"/" not in name:
-        places = [folder + b"/" + name for folder in env.get(b"PATH", b"/bin:/usr/bin").split(b":")]
-    number = errno.ENOENT
-    for place in places:
-        try:
-            os.execve(place, argv, env)  # noqa: S606  that is what it is for
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                number = error.errno or errno.EIO
-        except ValueError:
-            number = errno.EINVAL
-    return number
 
 
 def _keep_capabilities(kept: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Whoever asks a runner: finds it or starts it, and hears how a job ends."""
+"""The client of a runner: finds or starts it, and waits for the end of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
 from operator_sre.processes.files import last_line
-from operator_sre.processes.runner.launching import launch
+from operator_sre.processes.runner.launcher import launch
 from operator_sre.processes.runner.line import Line, dial
 from operator_sre.processes.runner.output import Follower
 from operator_sre.processes.runner.places import LOG
@@ -52,7 +52,7 @@ class RunnerClient:
         watch: Watch | None = None,
         started: Callable[[Process], None] | None = None,
     ) -> Done:
-        """Have it run, and wait for its end. A job that was begun before is only waited for.
+        """Run a job and wait for its end. A job that was started before is only waited for.
 
         Cancelled, it has the job ended and waits for that. ExecutorError when nothing began.
         """
@@ -60,11 +60,11 @@ class RunnerClient:
             order = msgspec.structs.replace(order, follows=True)
         answer = await self._answer(order, watch, started)
         if isinstance(answer, Unknown):
-            raise ExecutorError(f"Job {order.id[:12]} must not begin any more.")
+            raise ExecutorError(f"Job {order.id[:12]} can no longer start.")
         return answer
 
     async def attach(self, job: str, *, watch: Watch | None = None) -> Done | Unknown:
-        """Wait for the end of a job that another began; one that never began never can."""
+        """Wait for the end of a job of another client; a job that never started never can."""
         return await self._answer(Attach(job, follows=watch is not None), watch, None)
 
     async def dismiss(self) -> None:
@@ -87,12 +87,17 @@ class RunnerClient:
             follower = Follower(output_folder(self._folder, request.id), watch)
         for tried in range(TRIES_MAX):
             try:
-                async with asyncio.timeout(_patience_s(request)), self._line() as line:
+                # How long an answer may take that is sure to come.
+                if isinstance(request, Attach):
+                    patience_s = None
+                else:
+                    patience_s = request.timeout_s + request.grace_s + LATE_S_MAX
+                async with asyncio.timeout(patience_s), self._line() as line:
                     answer = await _wait(line, request, follower, started)
             except TimeoutError:
                 return Done(request.id, None, error="The runner does not answer.")
             except ConnectionError:
-                # It died. The next one knows what was begun, and begins nothing twice.
+                # It died. The next runner knows the started jobs, and starts none twice.
                 continue
             except ExecutorError as error:
                 if not tried:
@@ -101,7 +106,7 @@ class RunnerClient:
             if follower is not None and isinstance(answer, Done):
                 await _passed_on(follower, last=True)
             return answer
-        return Done(request.id, None, error=f"The runner dies again and again. {self._look()}")
+        return Done(request.id, None, error=f"The runner keeps crashing. {self._look()}")
 
     @asynccontextmanager
     async def _line(self) -> AsyncIterator[Line]:
@@ -125,15 +130,10 @@ class RunnerClient:
         raise ExecutorError("The runner does not start.", next_step=self._look())
 
     def _look(self) -> str:
-        said = last_line(self._folder / LOG)
-        return f"It said: {said}" if said else f"Look into {str(self._folder / LOG)!r}."
-
-
-def _patience_s(request: Order | Attach) -> float | None:
-    """How long an answer may take that is sure to come."""
-    if isinstance(request, Attach):
-        return None
-    return request.timeout_s + request.grace_s + LATE_S_MAX
+        line = last_line(self._folder / LOG)
+        return (
+            f"Its last log line: {line}" if line else f"Check its log {str(self._folder / LOG)!r}."
+        )
 
 
 async def _wait(
@@ -153,7 +153,7 @@ async def _wait(
                 case Done() | Unknown():
                     return event
     except asyncio.CancelledError:
-        if isinstance(request, Order):  # whoever only looks leaves it as it is
+        if isinstance(request, Order):  # attaching alone does not stop the job
             # Have a job ended, and wait until it is, so that nothing of it runs on behind our back.
             with contextlib.suppress(ConnectionError, TimeoutError):
                 await line.send(End(request.id))
@@ -163,6 +163,6 @@ async def _wait(
 
 
 async def _passed_on(follower: Follower, *, last: bool = False) -> None:
-    """Whoever listens may be slow; everything else goes on meanwhile."""
+    """A slow reader must not block the loop."""
     for _ in follower.advance(last=last):
         await asyncio.sleep(0)

@@ -1,6 +1,6 @@
 """The runner itself. Run as `python -m operator_sre.processes.runner.daemon FOLDER`.
 
-One for each folder: it holds a lock, answers on a socket beside it, and goes when nobody needs it.
+One for each folder: it holds a lock, answers on a socket beside it, and exits when idle.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 from operator_protocols.domain.target import Process
-from operator_sre.processes.detaching import adopt_orphans, detach
+from operator_sre.processes.background import adopt_orphans, detach
 from operator_sre.processes.identity import row_of
-from operator_sre.processes.runner.deed import Deed, Orphan
+from operator_sre.processes.runner.job import Orphan, RunnerJob
 from operator_sre.processes.runner.keeper import Keeper
 from operator_sre.processes.runner.places import LOCK, LOG, SOCKET, listens, peer_of, reachable
 from operator_sre.processes.runner.records import (
@@ -59,14 +59,14 @@ from operator_sre.processes.tree import MARK, environment_of
 __all__ = ["Runner", "listening_socket", "main"]
 
 CLIENTS_MAX = 1024
-DEEDS_MAX = 256
+JOBS_MAX = 256
 FILES_MAX = 4096
 TIDY_S = 3600.0
-# So many that are over count among those that could have left an orphan; start times are told in
-# hundredths of a second.
+# So many ended jobs count as possible origins of an orphan; start times have a resolution of
+# a hundredth of a second.
 PAST_MAX, CLOCK_S = 4096, 0.02
 LOCK_S_MAX = 10.0
-# How often whoever follows a job hears that there is more.
+# How often a follower of a job hears about more output.
 TELL_S = 0.02
 # Until then only its mark is known to others.
 NOTED_AFTER_S = 0.02
@@ -83,7 +83,7 @@ class _Client:
         self._greeting = PROTOCOL.encode()
 
     def tell(self, event: Event) -> None:
-        """Say it, unless nobody listens any more; at first, in which version."""
+        """Send an event, unless the client is gone; the first one carries the version."""
         if self.writer.is_closing():
             return
         self.writer.write(self._greeting + encode(event))
@@ -104,12 +104,12 @@ class Runner:
         self._idle_s = idle_s
         self._records = Records(folder)
         self._keeper = Keeper(folder)
-        self._deeds: dict[str, Deed] = {}
-        self._roots: dict[int, Deed] = {}
+        self._jobs: dict[str, RunnerJob] = {}
+        self._roots: dict[int, RunnerJob] = {}
         self._orphans: dict[str, Orphan] = {}
         self._waiting: dict[str, list[tuple[_Client, bool]]] = {}
         self._clients: set[_Client] = set()
-        self._held: list[Deed] = []
+        self._held: list[RunnerJob] = []
         self._telling: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._past: deque[tuple[float, float]] = deque(maxlen=PAST_MAX)
@@ -117,16 +117,18 @@ class Runner:
         self._over = asyncio.Event()
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer until nobody has needed us for a while."""
+        """Answer requests until the runner has been idle for a while."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave_soon)
         # What an earlier runner left without an end.
         for claim in self._records.live():
-            log.warning("job %s has lost its runner", claim.id[:12])
+            log.warning("job %s lost its runner", claim.id[:12])
             if claim.boot != boot_id():
-                self._end(Done(claim.id, None, error="The machine was restarted while it ran."))
+                self._end(
+                    Done(claim.id, None, error="The machine was restarted while the command ran.")
+                )
                 continue
             orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
             self._orphans[claim.id] = orphan
@@ -159,19 +161,19 @@ class Runner:
         self._clients.add(client)
         try:
             while line := await reader.readline():
-                if self._over.is_set():  # whoever asks finds another, which knows all of this
+                if self._over.is_set():  # the client finds another runner, which knows all of this
                     break
                 self._do(decode_request(line), client)
         except (OSError, ValueError, msgspec.MsgspecError) as problem:
-            log.warning("a client went away: %s", problem)
+            log.warning("a client disconnected: %s", problem)
         finally:
             self._clients.discard(client)
-            # Nobody is told any more, and what is not to run alone ends.
+            # Without clients, jobs that must not run alone end.
             for job, waiting in self._waiting.items():
-                left = [one for one in waiting if one[0] is not client]
-                deed = self._deeds.get(job)
-                if waiting and not left and deed is not None and deed.order.ends_alone:
-                    deed.cancel()
+                left = [each for each in waiting if each[0] is not client]
+                runner_job = self._jobs.get(job)
+                if waiting and not left and runner_job is not None and runner_job.order.ends_alone:
+                    runner_job.cancel()
                 waiting[:] = left
             writer.close()
 
@@ -184,8 +186,8 @@ class Runner:
             case Leave():
                 self._leave_soon()
             case End():
-                if deed := self._deeds.get(request.id):
-                    deed.cancel()
+                if runner_job := self._jobs.get(request.id):
+                    runner_job.cancel()
                 elif orphan := self._orphans.get(request.id):
                     self._keep(orphan.end())
 
@@ -193,50 +195,50 @@ class Runner:
         ends_at = time.time() + order.timeout_s
         claim = Claim(order.id, boot_id(), ends_at, order.grace_s)
         try:
-            if self._records.begun(order.id):
+            if self._records.has_begun(order.id):
                 self._attach(order.id, client, follows=order.follows)
                 return
-            if len(self._deeds) >= DEEDS_MAX:
-                raise OSError(f"{DEEDS_MAX} commands run already")
+            if len(self._jobs) >= JOBS_MAX:
+                raise OSError(f"{JOBS_MAX} commands are running already")
             self._records.claim(claim)
         except (OSError, ValueError) as problem:
-            why = f"It cannot be begun: {problem}."
+            why = f"The command cannot be started: {problem}."
             client.tell(Done(order.id, None, error=why, refused=True))
             return
         folder = output_folder(self._records.folder, order.id)
-        deed = Deed(
+        runner_job = RunnerJob(
             order,
             folder,
             strays=self._strays,
             hold=self._keeper.hold,
-            said=self._said,
-            over=self._ended,
+            spoke=self._note_output,
+            over=self._finish_job,
         )
-        self._deeds[order.id] = deed
+        self._jobs[order.id] = runner_job
         self._waiting[order.id] = [(client, order.follows)]
-        deed.start()
-        if deed.pid is not None:
-            self._roots[deed.pid] = deed
-            asyncio.get_running_loop().call_later(NOTED_AFTER_S, self._note, deed, claim)
+        runner_job.start()
+        if runner_job.pid is not None:
+            self._roots[runner_job.pid] = runner_job
+            asyncio.get_running_loop().call_later(NOTED_AFTER_S, self._note, runner_job, claim)
 
-    def _note(self, deed: Deed, claim: Claim) -> None:
-        """Write its process down, and tell it; what is over at once needs neither."""
-        order = deed.order
-        if self._deeds.get(order.id) is not deed or deed.process is None:
+    def _note(self, runner_job: RunnerJob, claim: Claim) -> None:
+        """Record its process, and report it; a job that ends at once needs neither."""
+        order = runner_job.order
+        if self._jobs.get(order.id) is not runner_job or runner_job.process is None:
             return
         try:
-            self._records.note(msgspec.structs.replace(claim, process=deed.process))
+            self._records.note(msgspec.structs.replace(claim, process=runner_job.process))
         except OSError as problem:  # its mark is enough to find it by
-            log.error("cannot note a process: %s", problem)
+            log.error("cannot record a process: %s", problem)
         for client, _ in self._waiting.get(order.id, ()):
-            client.tell(Started(order.id, deed.process))
+            client.tell(Started(order.id, runner_job.process))
 
     def _attach(self, job: str, client: _Client, *, follows: bool) -> None:
-        if job in self._deeds or job in self._orphans:
+        if job in self._jobs or job in self._orphans:
             self._waiting.setdefault(job, []).append((client, follows))
-            deed = self._deeds.get(job)
-            if deed is not None and deed.process is not None:
-                client.tell(Started(job, deed.process))
+            runner_job = self._jobs.get(job)
+            if runner_job is not None and runner_job.process is not None:
+                client.tell(Started(job, runner_job.process))
             if follows:
                 client.tell(More(job))
         elif done := self._records.done(job):
@@ -244,10 +246,10 @@ class Runner:
         elif self._records.forbid(job):
             client.tell(Unknown(job, self._records.since()))
         else:
-            client.tell(Done(job, None, error="What became of it cannot be read any more."))
+            client.tell(Done(job, None, error="The recorded outcome can no longer be read."))
 
-    def _said(self, deed: Deed) -> None:
-        job = deed.order.id
+    def _note_output(self, runner_job: RunnerJob) -> None:
+        job = runner_job.order.id
         if job in self._telling or not any(follows for _, follows in self._waiting.get(job, ())):
             return
         self._telling.add(job)
@@ -259,21 +261,21 @@ class Runner:
             if follows and not client.slow:
                 client.tell(More(job))
 
-    def _ended(self, deed: Deed, done: Done) -> None:
-        self._deeds.pop(deed.order.id, None)
-        self._past.append(deed.lifetime)
-        if deed.pid is not None:
-            self._roots.pop(deed.pid, None)
-        if deed.holds:
-            self._held.append(deed)
+    def _finish_job(self, runner_job: RunnerJob, done: Done) -> None:
+        self._jobs.pop(runner_job.order.id, None)
+        self._past.append(runner_job.lifetime)
+        if runner_job.pid is not None:
+            self._roots.pop(runner_job.pid, None)
+        if runner_job.holds:
+            self._held.append(runner_job)
         self._end(done)
 
     def _end(self, done: Done) -> None:
         try:
             self._records.finish(done)
         except OSError as problem:
-            # Whoever waits is told all the same; whoever comes later will find it unknown.
-            log.error("cannot record an end: %s", problem)
+            # Waiting clients still get the outcome; later ones will find it unknown.
+            log.error("cannot record an outcome: %s", problem)
         for client, _ in self._waiting.pop(done.id, ()):
             client.tell(done)
 
@@ -286,64 +288,70 @@ class Runner:
                 return
             if pid == 0:
                 return
-            if deed := self._roots.get(pid):
-                deed.exited(status, usage)
+            if runner_job := self._roots.get(pid):
+                runner_job.note_exit(status, usage)
 
-    def _strays(self, deed: Deed) -> Iterable[Process]:
-        """Orphans that came to us out of this deed: by session, mark or pipe, or by nobody else."""
+    def _strays(self, runner_job: RunnerJob) -> Iterable[Process]:
+        """The orphans of this job: by session, mark or pipe, or as the only candidate."""
         found: list[Process] = []
-        if deed.is_confined:  # it cannot leave its session
-            for pid in own_children() - {deed.pid}:
-                row = row_of(pid) if _session_of(pid) == deed.pid else None
+        if runner_job.is_confined:  # it cannot leave its session
+            for pid in own_children() - {runner_job.pid}:
+                try:
+                    session_of = os.getsid(pid)
+                except OSError:
+                    session_of = 0
+                row = row_of(pid) if session_of == runner_job.pid else None
                 found += [row.process] if row is not None and not row.dead else []
             return found
         for pid in self._keeper.without_cells(own_children() - self._roots.keys()):
             row = row_of(pid)
             if row is None or row.dead:
                 continue
-            if row.session == deed.pid or self._belongs(deed, row.process):
+            if row.session == runner_job.pid or self._belongs(runner_job, row.process):
                 found.append(row.process)
         return found
 
-    def _belongs(self, deed: Deed, stray: Process) -> bool:
-        """It carries the deed's mark, or threw its mark away while nobody else can be meant."""
+    def _belongs(self, runner_job: RunnerJob, stray: Process) -> bool:
+        """It carries the mark of the job, or dropped it while only this job can be its origin."""
         environment = environment_of(stray.pid)
         if f"{MARK}=".encode() in environment:
-            return f"{MARK}={mark_of(deed.order.id)}".encode() in environment
-        return bool(pipes_of(stray.pid) & deed.inodes) or self._only_candidate(deed, stray)
+            return f"{MARK}={mark_of(runner_job.order.id)}".encode() in environment
+        return bool(pipes_of(stray.pid) & runner_job.inodes) or self._only_candidate(
+            runner_job, stray
+        )
 
-    def _only_candidate(self, deed: Deed, stray: Process) -> bool:
-        """Of all that could have borne it, this one alone; those that are over count as well."""
+    def _only_candidate(self, runner_job: RunnerJob, stray: Process) -> bool:
+        """The only job that could have started it; ended jobs count as well."""
         born = stray.started
 
         def could(lifetime: tuple[float, float]) -> bool:
             return lifetime[0] - CLOCK_S <= born <= lifetime[1] + CLOCK_S
 
-        mine = deed.lifetime
-        others = [one.lifetime for one in self._deeds.values() if one is not deed]
-        others += [one for one in self._past if one != mine]
+        mine = runner_job.lifetime
+        others = [job.lifetime for job in self._jobs.values() if job is not runner_job]
+        others += [job for job in self._past if job != mine]
         return could(mine) and not any(map(could, others))
 
     async def _leave_when_idle(self) -> None:
         idle_since = time.monotonic()
         while True:
             await asyncio.sleep(1.0)
-            self._held = [deed for deed in self._held if deed.holds]
-            busy = self._deeds or self._orphans or self._held or (self._clients and self._idle_s)
+            self._held = [runner_job for runner_job in self._held if runner_job.holds]
+            busy = self._jobs or self._orphans or self._held or (self._clients and self._idle_s)
             if busy and self._records.folder.exists():
                 idle_since = time.monotonic()
             if time.monotonic() - self._tidied > TIDY_S:
                 self._tidied = time.monotonic()
                 with contextlib.suppress(OSError):  # there may be room again in an hour
                     self._records.tidy()
-            vanished = not self._records.folder.exists() and not self._deeds
+            vanished = not self._records.folder.exists() and not self._jobs
             if vanished or time.monotonic() - idle_since > self._idle_s:
                 self._over.set()
 
     def _leave_soon(self) -> None:
-        """Whoever ends us does not end what runs: its limits are ours to hold."""
+        """A signal to the runner does not end its jobs: the runner enforces their limits."""
         self._idle_s = 0.0
-        if not (self._deeds or self._orphans or self._held):
+        if not (self._jobs or self._orphans or self._held):
             self._over.set()
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -352,14 +360,7 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
 
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
-
-
-def _locked(folder: Path) -> int | None:
+def _take_lock(folder: Path) -> int | None:
     """The lock that only one runner has; None when another has it."""
     fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ends = time.monotonic() + LOCK_S_MAX
@@ -387,7 +388,7 @@ def listening_socket(folder: Path) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until nobody needs us."""
+    """Run until idle."""
     parser = argparse.ArgumentParser(prog="runner", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--idle-s", type=float, required=True)
@@ -400,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     os.chdir("/")
     detach()
-    lock = _locked(folder)
+    lock = _take_lock(folder)
     if lock is None:
         return 0
     # Not ignored, because commands would inherit that.
@@ -414,16 +415,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     listener = listening_socket(folder)
     os.close(options.ready)
     try:
-        asyncio.run(_serve(folder, listener, options.idle_s))
+        asyncio.run(Runner(folder, idle_s=options.idle_s).serve(listener))
     finally:
         with contextlib.suppress(OSError):
             (folder / SOCKET).unlink(missing_ok=True)
         os.close(lock)
     return 0
-
-
-async def _serve(folder: Path, listener: socket.socket, idle_s: float) -> None:
-    await Runner(folder, idle_s=idle_s).serve(listener)
 
 
 if __name__ == "__main__":

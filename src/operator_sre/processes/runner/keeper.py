@@ -101,7 +101,7 @@ class ConfinedCommand:
         return "the machine's last memory" if free < total * FREE_PART_MIN else ""
 
     def close(self) -> None:
-        """It is over: nobody answers its calls any more, and its folder goes."""
+        """Stop answering its calls, and remove its folder."""
         if self._guard is not None:
             self._guard.close()
         if self._relays is not None:
@@ -120,7 +120,7 @@ class Keeper:
         self._usual: Walls | None = None
 
     def without_cells(self, pids: set[int]) -> set[int]:
-        """Of some children of the runner, those that are commands."""
+        """The commands among some children of the runner."""
         return self._cells.without_cells(pids)
 
     def hold(self, order: Order, others: Callable[[], Iterable[int]]) -> ConfinedCommand:
@@ -137,7 +137,7 @@ class Keeper:
             self._cells.restock(self._usual)
 
     def tidy_soon(self, cell: Cell) -> None:
-        """Remove what a command left in its folder, and restock, once its end is told."""
+        """Remove what a command left in its folder, and restock, once its end is reported."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self._cells.clean, cell)
         loop.call_soon(self.restock)
@@ -180,5 +180,5 @@ _CAPABILITIES = {
     "firewall": ("net_admin", "net_raw"),
     "kernel_log": ("syslog",),
 }
-# These ask the kernel over sockets of the Internet, and reach nobody by them.
+# These use Internet sockets to ask the kernel, and reach no host by them.
 _SOCKETS = frozenset({"echo", "firewall", "interfaces"})

@@ -32,14 +32,14 @@ READ_BYTES = 64 * 1024
 
 
 def dial(folder: Path) -> Line:
-    """A new connection; OSError where nobody listens."""
+    """A new connection; OSError if no runner listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, reachable(folder) as path:
         made.settimeout(ANSWER_S_MAX)
         made.connect(path)
         if (owner := peer_of(made)) not in (None, os.geteuid()):
             raise ExecutorError(
-                f"The runner of {str(folder)!r} belongs to the user with the number {owner}.",
-                next_step="Use a home of your own.",
+                f"The runner of {str(folder)!r} belongs to the user with uid {owner}.",
+                next_step="Use your own home.",
             )
         return Line(made.detach())
 
@@ -55,10 +55,12 @@ class Line:
         self.close = weakref.finalize(self, os.close, fd)
 
     async def send(self, request: Request) -> None:
-        """Ask; ConnectionError when nobody is there."""
+        """Send a request; ConnectionError when the runner is gone."""
         text = encode(request)
         if len(text) > LINE_BYTES_MAX:
-            raise ExecutorError(f"It is larger than {LINE_BYTES_MAX} bytes, with its input.")
+            raise ExecutorError(
+                f"The command and its input are larger than {LINE_BYTES_MAX // 1024**2} MB."
+            )
         left = memoryview(text)
         while left:
             try:
@@ -69,11 +71,13 @@ class Line:
     async def next(self) -> Started | More | Unknown | Done:
         """The next event; ConnectionError when there will be none."""
         if not self._greeted:
-            # One of another version understands no order, so that it has begun nothing.
+            # A runner of another version understands no order, so it has started nothing.
             if await self._line() != PROTOCOL.encode():
                 raise ExecutorError(
-                    "The runner of this home is of another version.",
-                    next_step="Let this home rest for half a minute; then it goes by itself.",
+                    "The runner of this home has another version.",
+                    next_step=(
+                        "Wait half a minute without commands: the runner then exits by itself."
+                    ),
                 )
             self._greeted = True
         try:
@@ -92,7 +96,7 @@ class Line:
         while (end := self._heard.find(b"\n", searched)) < 0:
             searched = len(self._heard)
             if searched > LINE_BYTES_MAX:
-                raise ConnectionAbortedError("the runner says too much")
+                raise ConnectionAbortedError("the runner sent too much")
             self._heard += await self._read()
         line = bytes(self._heard[: end + 1])
         del self._heard[: end + 1]
@@ -106,7 +110,7 @@ class Line:
                 await self._ready(writing=False)
                 continue
             if not data:
-                raise ConnectionResetError("the runner hung up")
+                raise ConnectionResetError("the runner closed the connection")
             return data
 
     async def _ready(self, *, writing: bool) -> None:

@@ -38,7 +38,7 @@ class Output:
     def feed(self, stream: int, data: bytes) -> None:
         """The next bytes of stdout (1) or stderr (2)."""
         if self._order is None and self.streams[3 - stream].spooled:
-            # As soon as both have said something, who spoke when is written down.
+            # As soon as both streams have output, its order is recorded.
             first = 3 - stream
             with contextlib.suppress(OSError):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -114,7 +114,7 @@ class Stream:
 
     @property
     def truncated(self) -> bool:
-        """More was said than is shown."""
+        """There is more output than is shown."""
         return self.capture.truncated
 
 
@@ -164,7 +164,7 @@ class Follower:
 
 
 def parts_of(folder: Path) -> list[tuple[int, bytes]]:
-    """All that a job said, in the order it came."""
+    """All output of a job, in order."""
     found: list[tuple[int, bytes]] = []
     follower = Follower(folder, lambda stream, data: found.append((stream, data)))
     for _ in follower.advance(last=True):

@@ -43,6 +43,6 @@ def listens(folder: Path) -> bool:
 def peer_of(line: socket.socket) -> int | None:
     """The user at the other end; None where the kernel does not tell."""
     with contextlib.suppress(OSError, AttributeError):
-        told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int(struct.unpack("3i", told)[1])
+        credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int(struct.unpack("3i", credentials)[1])
     return None

@@ -47,7 +47,7 @@ _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A job that was begun: which process it is, and how long it may take.
+    """A started job: which process it is, and how long it may take.
 
     `boot` tells this life of the machine from an earlier one.
     """
@@ -104,16 +104,16 @@ class Records:
                 return float(file.readline())
         return time.time()
 
-    def begun(self, job: str) -> bool:
-        """It has been begun, or never can be."""
-        return _checked(job) in self._living or job in self._ends
+    def has_begun(self, job: str) -> bool:
+        """It has been started, or never can be."""
+        return _check_id(job) in self._living or job in self._ends
 
     def claim(self, claim: Claim) -> bool:
-        """Begin it; False when it has been begun before, whatever became of it.
+        """Start it; False when it was started before, whatever its outcome.
 
         OSError when that cannot be written down: then it must not begin.
         """
-        if self.begun(claim.id):
+        if self.has_begun(claim.id):
             return False
         self.note(claim)
         return True
@@ -124,7 +124,7 @@ class Records:
         self._living[claim.id] = claim
 
     def finish(self, done: Done) -> None:
-        """It is over. Its end is on record before it is no longer alive."""
+        """Record its outcome before it stops counting as alive."""
         text = msgspec.json.encode(done)
         if len(text) > LINE_BYTES_MAX:
             folder = output_folder(self.folder, done.id)
@@ -138,11 +138,11 @@ class Records:
             os.ftruncate(self._live_file, 0)
 
     def forbid(self, job: str) -> bool:
-        """Let a job that never began never begin; False when it has begun."""
+        """Prevent a job from ever starting; False when it has started."""
         if job in self._living:
             return False
         if job not in self._ends:
-            self._append(_checked(job), b"")
+            self._append(_check_id(job), b"")
         return self._ends[job][2] == 0
 
     def done(self, job: str) -> Done | None:
@@ -203,11 +203,11 @@ class Records:
 def _is_old(path: Path) -> bool:
     with path.open("rb") as file:
         try:
-            begun = float(file.readline())
+            started = float(file.readline())
         except ValueError:  # damaged: what can be read of it is kept, and nothing is added
             return True
         size = os.fstat(file.fileno()).st_size
-    return time.time() - begun >= KEPT_S or size >= DONE_BYTES_MAX
+    return time.time() - started >= KEPT_S or size >= DONE_BYTES_MAX
 
 
 def _add(fd: int, line: bytes) -> None:
@@ -224,7 +224,7 @@ def _add(fd: int, line: bytes) -> None:
 
 
 def live_claims(folder: Path) -> tuple[Claim, ...]:
-    """The jobs that run in the folder of a runner, for whoever else looks."""
+    """The jobs that run in the folder of a runner, for other processes."""
     found: dict[str, Claim] = {}
     with contextlib.suppress(FileNotFoundError):
         *lines, _ = (folder / LIVE).read_bytes().split(b"\n")
@@ -241,7 +241,7 @@ def live_claims(folder: Path) -> tuple[Claim, ...]:
 
 def output_folder(folder: Path, job: str) -> Path:
     """Where what a job says lies: a file for each stream, and the order of their parts."""
-    return folder / OUTPUT / _checked(job)
+    return folder / OUTPUT / _check_id(job)
 
 
 def mark_of(job: str) -> str:
@@ -251,7 +251,7 @@ def mark_of(job: str) -> str:
 
 @cache
 def boot_id() -> str:
-    """This life of the machine; "" where it cannot be told."""
+    """The boot id of the machine; "" if unknown."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
@@ -283,8 +283,8 @@ def own_children() -> set[int]:
     return found
 
 
-def _checked(job: str) -> str:
+def _check_id(job: str) -> str:
     """A job's name is the name of a folder."""
     if not _NAME.fullmatch(job):
-        raise ValueError(f"{job[:NAME_CHARS]!r} cannot name a job")
+        raise ValueError(f"{job[:NAME_CHARS]!r} is not a valid job id")
     return job

@@ -1,4 +1,4 @@
-"""What is said between a runner and those who ask it: lines of JSON, each about one job."""
+"""The messages between a runner and its clients: lines of JSON, each about one job."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Bounds(msgspec.Struct, frozen=True):
     """What the kernel holds a program to.
 
     `hidden` cannot be read, but what is `shown` among it. `reads` are the paths that it is to read,
-    `writable` those that it may write: none, or None for all that is not hidden. `hosts` and
-    `sockets` are whom it may connect to, a None again for all; `programs` are those that may use
+    `writable` the paths it may write: none, or None for all that is not hidden. `hosts` and
+    `sockets` are what it may connect to, a None again for all; `programs` may use
     the sockets. `abilities` are what it needs beyond that.
     """
 
@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True, tag="order-3"):
     """Start a program under the name of its job; known already, it is only attached to.
 
     `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
-    `ends_left` ends what it leaves behind, `ends_alone` ends it when nobody waits for it any more.
+    `ends_left` ends what it leaves behind, `ends_alone` ends it when no client waits for it.
     `follows` wants to hear that there is more output. Without `bounds` it is not confined.
     """
 
@@ -97,7 +97,7 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
 
 class More(msgspec.Struct, frozen=True, tag="more"):
-    """It has said more."""
+    """There is more output."""
 
     id: str
 
@@ -120,8 +120,8 @@ class Remains(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """What became of a job; `stdout` and `stderr` are their heads and tails.
 
-    `exit_code` is negative for a signal and None where nobody saw the end; `errno` says why it
-    could not be started, `refused` that nothing of it was begun. The hashes are those of the whole
+    `exit_code` is negative for a signal and None if the end was not observed; `errno` says why it
+    could not be started, `refused` that nothing was started. The hashes are those of the whole
     outputs, as far as they were kept. `blocked` is what it tried and its bounds forbid.
     """
 
@@ -167,5 +167,5 @@ def decode_request(line: bytes) -> Request:
 
 
 def decode_event(line: bytes) -> Event:
-    """What is told; msgspec.MsgspecError when it is something else."""
+    """An event; msgspec.MsgspecError when it is something else."""
     return _events.decode(line)

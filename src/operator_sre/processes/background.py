@@ -1,4 +1,4 @@
-"""How a process of ours outlives whoever started it, and takes in what others abandon."""
+"""Background processes: detach from the starter, and adopt orphans."""
 
 from __future__ import annotations
 

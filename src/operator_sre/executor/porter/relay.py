@@ -1,4 +1,4 @@
-"""One request to the engine, and all that it answers: back to whoever asked, as it comes."""
+"""One request to the engine, with its answer streamed back to the client."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def request_of(method: str, target: str, body: bytes, *, upgrades: bool) -> byte
 async def relay(near: Peer, engine: str, request: bytes, *, upgrades: bool) -> None:
     """Ask the engine on this socket and pass its answer on; EngineError where there is none.
 
-    What the other side says meanwhile is handed on only after the engine has agreed to a stream.
-    Before that it could be a second request, which nobody has looked at.
+    Data from the client is passed on only after the engine has agreed to a stream.
+    Before that it could be a second request, which has not been checked.
     """
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -46,13 +46,13 @@ async def relay(near: Peer, engine: str, request: bytes, *, upgrades: bool) -> N
         if not upgrades:
             await _answer(near, far)
         elif await _agreed(near, far):
-            # Both may speak; when the engine has said all, it is over.
+            # Both directions are open; the stream ends with the engine's output.
             saying = asyncio.ensure_future(_carry(near[0], far[1]))
             try:
                 await _carry(far[0], near[1])
             finally:
-                await _ended(saying)
-        else:  # it was not told to close, so it has to hear that nothing more will come
+                await _cancel(saying)
+        else:  # the client was not asked to close, so it needs the end of the stream
             far[1].write_eof()
             await _answer(near, far)
     finally:
@@ -71,14 +71,14 @@ async def _agreed(near: Peer, far: Peer) -> bool:
 
 
 async def _answer(near: Peer, far: Peer) -> None:
-    """The engine's answer to its end, or until nobody listens any more."""
-    leaving = asyncio.ensure_future(_left(near[0]))
+    """Pass the answer of the engine on to its end, or until the client closes."""
+    leaving = asyncio.ensure_future(_wait_until_closed(near[0]))
     carrying = asyncio.ensure_future(_carry(far[0], near[1]))
     try:
         await asyncio.wait({leaving, carrying}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await _ended(leaving)
-        await _ended(carrying)
+        await _cancel(leaving)
+        await _cancel(carrying)
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,13 +89,13 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.write_eof()
 
 
-async def _left(reader: asyncio.StreamReader) -> None:
-    """Return when the other side is gone; what it says is heard by nobody."""
+async def _wait_until_closed(reader: asyncio.StreamReader) -> None:
+    """Return when the client closes; its data is discarded."""
     while await reader.read(PIECE_BYTES):
         pass
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) and not isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""A deed is one job under way: its process, its pipes, its limits, and how it ends."""
+"""A runner_job is one job under way: its process, its pipes, its limits, and how it ends."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from operator_sre.processes.runner.records import mark_of, name_of
 from operator_sre.processes.runner.wire import Done, Order, Remains
 from operator_sre.processes.tree import MARK, Tree, send
 
-__all__ = ["Deed", "Orphan"]
+__all__ = ["Orphan", "RunnerJob"]
 
 READ_BYTES = 1024 * 1024
 PIPE_BYTES = 1024 * 1024
-# What a pipe holds that nobody made larger; a read that fills it means that there is much to say.
+# The default size of a pipe; a read of this size means that there is much output.
 PIPE_BYTES_USUAL = 64 * 1024
 UMASK = 0o022
 LIMIT_S_MAX = 24 * 3600.0
@@ -40,19 +40,19 @@ DRAIN_S_MAX = 0.05
 POLL_S, LOOK_S = 0.2, 0.001
 # How often the memory of a confined command is added up.
 WEIGH_S = 0.1
-# So many of those that were left behind are told.
+# So many remaining processes are reported.
 LEFT_MAX = 16
 
 log = logging.getLogger(__name__)
-Strays = Callable[["Deed"], Iterable[Process]]
+Strays = Callable[["RunnerJob"], Iterable[Process]]
 
 
-class Deed:
-    """One job from its start to its end. `over` is called once, with what became of it.
+class RunnerJob:
+    """One job from its start to its end. `over` is called once, with the outcome.
 
-    What it says goes into `folder`. `hold` finds a cell for one that is to be confined.
+    Its output goes into `folder`. `hold` finds a cell for a confined job.
 
-    `strays` are the orphans that came to the runner and belong to this deed.
+    `strays` are the orphans that came to the runner and belong to this job.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Deed:
         *,
         strays: Strays,
         hold: Callable[[Order, Callable[[], Iterable[int]]], ConfinedCommand],
-        said: Callable[[Deed], None],
-        over: Callable[[Deed, Done], None],
+        spoke: Callable[[RunnerJob], None],
+        over: Callable[[RunnerJob, Done], None],
     ) -> None:
         self.order = order
         self._hold = hold
@@ -72,7 +72,7 @@ class Deed:
         self._process: Process | None = None
         self._born = self._died = 0.0
         self._inodes: frozenset[int] = frozenset()
-        self._strays, self._said, self._over = strays, said, over
+        self._strays, self._spoke, self._over = strays, spoke, over
         self._output = Output(folder)
         self._pipes: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class Deed:
         self._feeding: memoryview | None = None
 
     def start(self) -> None:
-        """Start its process; one that cannot start is over at once."""
+        """Start its process; a failed start ends the job at once."""
         order = self.order
         env = dict(pair.partition(b"=")[::2] for pair in order.env)
         env[MARK.encode()] = mark_of(order.id).encode()
@@ -116,7 +116,7 @@ class Deed:
             bufsize=0,
         )
         popen.returncode = 0  # it is reaped here, not by its own object
-        pipes = [_detached(each) for each in (popen.stdin, popen.stdout, popen.stderr)]
+        pipes = [_detach_pipe(each) for each in (popen.stdin, popen.stdout, popen.stderr)]
         return popen.pid, (pipes[0], pipes[1], pipes[2])
 
     def _start_confined(self, env: dict[bytes, bytes]) -> tuple[int, tuple[int, int, int]]:
@@ -134,7 +134,7 @@ class Deed:
                 stdin, feed = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
                 opened.append(stdin)
             (out, stdout), (err, stderr) = pipe(), pipe()
-            confined = self._hold(self.order, lambda: [each.pid for each in self._left()])
+            confined = self._hold(self.order, lambda: [each.pid for each in self._remaining()])
             self._confined = confined
             confined.start(env, (stdin, stdout, stderr))
         except BaseException:
@@ -159,24 +159,24 @@ class Deed:
 
     @property
     def process(self) -> Process | None:
-        """Its own process; one that has ended before anybody asked is told by our clock."""
+        """Its own process; if it has already ended, its start time is by our clock."""
         if self._process is None and self.pid is not None:
             row = row_of(self.pid) if self._status is None else None
             self._process = row.process if row else Process(self.pid, self._born)
         return self._process
 
-    def exited(self, status: int, usage: resource.struct_rusage) -> None:
+    def note_exit(self, status: int, usage: resource.struct_rusage) -> None:
         """Its own process has ended; others of it may not."""
         self._status, self._usage = status, usage
         if self._ending is not None:
             return
-        if self._drained() and not self._left():
+        if self._drain() and not self._remaining():
             self._finish()
         else:
             self._ending = self._loop.create_task(self._settle())
 
     def cancel(self) -> None:
-        """End it for whoever asks."""
+        """End it on request."""
         if self._ending is None and not self._finished:
             self._cancelled = True
             self._ending = self._loop.create_task(self._end())
@@ -199,7 +199,7 @@ class Deed:
 
     @property
     def holds(self) -> bool:
-        """Somebody still has its pipes, and would be hurt if they were closed."""
+        """A process still has its pipes, and would be hurt if they were closed."""
         return bool(self._pipes)
 
     def _time_out(self) -> None:
@@ -208,20 +208,20 @@ class Deed:
             self._ending = self._loop.create_task(self._end())
 
     async def _end(self) -> None:
-        await self._ended()
+        await self._end_tree()
         # The signal that tells of an end comes a moment after it.
         await _until(lambda: self._status is not None)
-        self._drained()
+        self._drain()
         self._close_pipes()
         self._finish()
 
-    async def _ended(self) -> None:
+    async def _end_tree(self) -> None:
         """End all of it, also what forks and flees while it is being ended."""
         tree = self._tree()
         await tree.end(grace_s=self.order.grace_s)
         ends, quiet = self._loop.time() + STORM_S_MAX, 0
         while quiet < QUIET_LOOKS and self._loop.time() < ends:
-            strays = self._left()
+            strays = self._remaining()
             for stray in strays:
                 send(stray, signal.SIGKILL)
             lived = bool(strays) or (quiet == QUIET_LOOKS - 1 and bool(tree.stop_and_kill()))
@@ -230,22 +230,22 @@ class Deed:
 
     async def _settle(self) -> None:
         """The command has ended by itself; what came out of it may be about to end as well."""
-        await _until(lambda: not self._pipes and not self._left())
-        left = self._left()
+        await _until(lambda: not self._pipes and not self._remaining())
+        left = self._remaining()
         if left and self.order.ends_left:
-            await self._ended()
-            self._drained()
+            await self._end_tree()
+            self._drain()
             self._close_pipes()
         self._finish(left=left)
 
     def _tree(self) -> Tree:
         return Tree(self.process, mark=mark_of(self.order.id), known=self._strays(self))
 
-    def _left(self) -> tuple[Process, ...]:
-        """What is alive of it.
+    def _remaining(self) -> tuple[Process, ...]:
+        """Its processes that are alive.
 
         A process that is born while the others are listed, and whose parent ends meanwhile, is in
-        no list: they are listed again while the kernel says that its group has somebody.
+        no list: they are listed again while the kernel says that its group has members.
         """
         left: tuple[Process, ...] = ()
         for _ in range(LISTS_MAX):
@@ -255,7 +255,7 @@ class Deed:
         return left
 
     def _has_group(self) -> bool:
-        """Whether its group has a member, be it one that has ended and was not reaped."""
+        """Whether its group has a member, including zombies."""
         if self.pid is None:
             return False
         try:
@@ -281,6 +281,10 @@ class Deed:
             exit_code = -signal.SIGKILL if (not error) else None
         else:
             exit_code = os.waitstatus_to_exitcode(self._status)
+        # The most it had at once; 0 where that was less than we have ourselves. The kernel counts
+        # what a process shared with its parent before it became another program.
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory_bytes = usage.ru_maxrss * 1024 if usage is not None and usage.ru_maxrss > own else 0
         done = Done(
             id=self.order.id,
             exit_code=exit_code,
@@ -299,8 +303,8 @@ class Deed:
             truncated=out.truncated or err.truncated,
             user_s=usage.ru_utime if usage else 0.0,
             system_s=usage.ru_stime if usage else 0.0,
-            memory_bytes=_memory_bytes(usage),
-            left=tuple(Remains(one, name_of(one.pid), ended) for one in left[:LEFT_MAX]),
+            memory_bytes=memory_bytes,
+            left=tuple(Remains(each, name_of(each.pid), ended) for each in left[:LEFT_MAX]),
             blocked=tuple(self._confined.blocked) if self._confined is not None else (),
         )
         if self._confined is not None:
@@ -332,9 +336,9 @@ class Deed:
         if len(data) == PIPE_BYTES_USUAL:
             with contextlib.suppress(OSError, AttributeError):
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        if not self._finished:  # what is left behind may speak on, to nobody
+        if not self._finished:  # output of remaining processes is discarded
             self._output.feed(stream, data)
-            self._said(self)
+            self._spoke(self)
         return True
 
     def _writable(self, fd: int) -> None:
@@ -349,7 +353,7 @@ class Deed:
             self._loop.remove_writer(fd)
             os.close(fd)
 
-    def _drained(self) -> bool:
+    def _drain(self) -> bool:
         """Take all that is there now; True when both pipes have come to their end."""
         for stream, fd in list(self._pipes.items()):
             # What is written faster than it is read is cut off, not waited for.
@@ -366,7 +370,7 @@ class Deed:
 
 
 class Orphan:
-    """A job whose runner died: nobody will see how it ends, but its limits hold."""
+    """A job whose runner died: its end will not be observed, but its limits apply."""
 
     def __init__(self, job: str, process: Process | None, *, ends_at: float, grace_s: float):
         self.id = job
@@ -381,7 +385,7 @@ class Orphan:
                 await self._tree.end(grace_s=self._grace_s)
                 break
             await asyncio.sleep(POLL_S)
-        return Done(self.id, None, error="Whoever started it was killed while it ran.")
+        return Done(self.id, None, error="The runner of the command was killed while it ran.")
 
     async def end(self) -> None:
         """End it now."""
@@ -396,7 +400,7 @@ async def _until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def _detached(pipe: IO[bytes] | None) -> int:
+def _detach_pipe(pipe: IO[bytes] | None) -> int:
     """A descriptor of our own that does not block; -1 where there is no pipe."""
     if pipe is None:
         return -1
@@ -406,25 +410,16 @@ def _detached(pipe: IO[bytes] | None) -> int:
     return own
 
 
-def _memory_bytes(usage: resource.struct_rusage | None) -> int:
-    """The most it had at once; 0 where that was less than we have ourselves.
-
-    The kernel counts what a process shared with its parent before it became another program.
-    """
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return usage.ru_maxrss * 1024 if usage is not None and usage.ru_maxrss > own else 0
-
-
 def _not_started(problem: Exception, order: Order) -> tuple[str, int]:
-    """A command that could not start, told as a shell tells it."""
+    """Why a command could not start, in the words of a shell."""
     name = order.argv[0].decode(errors="replace") if order.argv else ""
     cwd = order.cwd.decode(errors="replace")
     if not isinstance(problem, OSError):
         return f"{name}: {problem}", errno.EINVAL
     number = problem.errno or errno.EIO
-    why, what = os.strerror(number), name
+    why, subject = os.strerror(number), name
     if problem.filename is not None and os.fsencode(problem.filename) == order.cwd != name.encode():
-        what = cwd
+        subject = cwd
     elif number == errno.ENOENT:
         why = "command not found"
-    return f"{what}: {why}", number
+    return f"{subject}: {why}", number

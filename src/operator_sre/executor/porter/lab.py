@@ -10,7 +10,7 @@ import msgspec
 from operator_sre.executor.docker.engine import Answer, Engine
 from operator_sre.executor.porter.rules import PROJECT_LABEL, Refused
 
-__all__ = ["PART_LABEL", "Described", "Lab", "entered", "is_own"]
+__all__ = ["PART_LABEL", "Described", "Lab", "find_way_out", "is_own"]
 
 # What is of the project and not of the lab: Operator's own containers, and the lab's machinery.
 PART_LABEL = "operator-sre.part"
@@ -88,11 +88,11 @@ class Lab:
         """The full id of what has this name or id now, when it is the lab's; EngineError."""
         answer = await self._engine.ask("GET", f"/containers/{name}/json")
         if not answer.ok:
-            return _told(answer)
+            return _refusal_of(answer)
         found = answer.read(Described)
         if _ID.fullmatch(found.id) is None or not found.is_of(self.project):
-            return Refused(f"The container {name[:64]!r} is not one of this lab.")
-        if enters and (why := entered(found)):
+            return Refused(f"The container {name[:64]!r} does not belong to this lab.")
+        if enters and (why := find_way_out(found)):
             return Refused(f"No program is run in {name[:64]!r}: {why}.")
         return found.id
 
@@ -100,12 +100,12 @@ class Lab:
         """The id of a program whose container is the lab's; EngineError."""
         answer = await self._engine.ask("GET", f"/exec/{name}/json")
         if not answer.ok:
-            return _told(answer)
+            return _refusal_of(answer)
         found = answer.read(_Program)
         if _ID.fullmatch(found.container_id) is None:
-            return Refused("The engine does not say where that program runs.")
+            return Refused("The Docker engine does not report the container of that program.")
         if found.process.get("privileged") not in (None, False):
-            return Refused("A privileged program is not run here.")
+            return Refused("Privileged programs are refused.")
         owner = await self.container(found.container_id, enters=enters)
         return owner if isinstance(owner, Refused) else name
 
@@ -119,29 +119,29 @@ class Lab:
                 if is_own(msgspec.json.decode(row, type=_Listed).labels, self.project)
             ]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return Refused("The engine's list cannot be read.", 502)
+            return Refused("The list from the Docker engine cannot be read.", 502)
         return msgspec.json.encode(kept)
 
 
 def is_own(labels: dict[str, str] | None, project: str) -> bool:
     """Whether these labels are those of a container of the lab. Pure."""
-    told = labels or {}
-    return told.get(PROJECT_LABEL) == project and PART_LABEL not in told
+    known = labels or {}
+    return known.get(PROJECT_LABEL) == project and PART_LABEL not in known
 
 
-def entered(container: Described) -> str:
-    """How whoever runs a program in this container could reach the machine below; or "". Pure."""
+def find_way_out(container: Described) -> str:
+    """How a program in this container could reach the host; or "". Pure."""
     host = container.host_config
     if host.privileged:
         return "it is privileged"
     for mode in (host.pid_mode, host.ipc_mode, host.network_mode, host.userns_mode):
         if mode == "host" or mode.startswith("container:"):
             return "it shares a namespace with others"
-    if any(one.upper() in _STRONG for one in host.cap_add or ()):
+    if any(each.upper() in _STRONG for each in host.cap_add or ()):
         return "it has capabilities that lead out of it"
     if host.devices or host.device_requests:
         return "it has a device of the machine"
-    if any("unconfined" in one or one == "label=disable" for one in host.security_opt or ()):
+    if any("unconfined" in each or each == "label=disable" for each in host.security_opt or ()):
         return "it is not confined"
     for mount in container.mounts or ():
         if mount.type not in ("volume", "tmpfs") and (mount.writable or _rules(mount.source)):
@@ -158,5 +158,5 @@ def _rules(source: str) -> bool:
     )
 
 
-def _told(answer: Answer) -> Refused:
+def _refusal_of(answer: Answer) -> Refused:
     return Refused(answer.message, answer.status)

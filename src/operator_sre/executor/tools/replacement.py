@@ -48,7 +48,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One name in a folder that is held open, so that nobody can put another folder there."""
+    """One name in a folder that is held open, so that the folder cannot be swapped."""
 
     folder: int
     name: str
@@ -59,7 +59,7 @@ class Place:
         try:
             file = os.open(self.name, _FILE, dir_fd=self.folder)
         except OSError as error:
-            raise _told(self.path, error) from None
+            raise _explain(self.path, error) from None
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
             raise _trouble(f"{self.path!r} is not a regular file.", errno.EINVAL)
@@ -75,9 +75,11 @@ class Place:
             found = os.fstat(file)
             content = stream.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
-            raise _trouble(f"{self.path!r} is larger than {FILE_BYTES_MAX} bytes.", errno.EFBIG)
+            raise _trouble(
+                f"{self.path!r} is larger than {FILE_BYTES_MAX / 1e6:g} MB.", errno.EFBIG
+            )
         if found.st_nlink > 1:
-            raise _trouble(f"{self.path!r} has other names, which would keep the old text.")
+            raise _trouble(f"{self.path!r} has other hard links, which would keep the old text.")
         mode = stat.S_IMODE(found.st_mode)
         return State(content, mode, found.st_uid, found.st_gid, _stamp(found))
 
@@ -101,13 +103,13 @@ class Place:
                 made = os.fstat(file)
                 if new.uid >= 0 and (new.uid, new.gid) != (made.st_uid, made.st_gid):
                     os.fchown(file, new.uid, new.gid)
-                # A text that somebody sent does not run as its owner.
+                # New content must not run with the rights of the owner.
                 os.fchmod(file, new.mode & 0o777)
                 os.fsync(file)
             self._expect(old)
             os.replace(beside, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except OSError as error:
-            raise _told(self.path, error) from None
+            raise _explain(self.path, error) from None
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(beside, dir_fd=self.folder)
@@ -138,26 +140,26 @@ class Place:
         except FileNotFoundError:
             now = ()
         if now != old.stamp:
-            raise _trouble(f"{self.path!r} was changed by somebody else meanwhile.")
+            raise _trouble(f"{self.path!r} was changed by another process meanwhile.")
 
 
 @contextmanager
 def open_place(path: str) -> Iterator[Place]:
     """The place of an absolute path, each folder opened in its parent and none through a link."""
     first, *folders, name = path.split("/") if "/" in path else ("?", path)
-    if first or "\0" in path or any(one in ("", ".", "..") for one in folders):
-        raise _trouble("The path has to be absolute, without '..', '.' or '//'.", errno.EINVAL)
+    if first or "\0" in path or any(each in ("", ".", "..") for each in folders):
+        raise _trouble("The path must be absolute, without '..', '.' or '//'.", errno.EINVAL)
     if not path.isprintable() and _is_no_name(path):
-        raise _trouble("The path cannot be the name of a file.", errno.EINVAL)
+        raise _trouble("The path is not a valid file name.", errno.EINVAL)
     if name in ("", ".", ".."):
-        raise _trouble("The path has to name a file.", errno.EINVAL)
+        raise _trouble("The path must name a file.", errno.EINVAL)
     folder = os.open("/", _FOLDER)
     try:
         for part in folders:
             try:
                 inner = os.open(part, _FOLDER, dir_fd=folder)
             except OSError as error:
-                raise _told(path, error) from None
+                raise _explain(path, error) from None
             os.close(folder)
             folder = inner
         yield Place(folder, name, path)
@@ -183,7 +185,7 @@ class Kept:
     def keep(self, path: str, state: State) -> str:
         """Write it down, durably; the id brings it back."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = sorted(self._folder.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
+        found = sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
         for oldest in found[: max(0, len(found) - KEPT_MAX + 1)]:
             oldest.unlink(missing_ok=True)
         id = secrets.token_hex(16)
@@ -205,17 +207,17 @@ class Kept:
     def load(self, id: str, path: str) -> State:
         """What was kept of this path under this id."""
         if not _ID.fullmatch(id):
-            raise _trouble("That is not the id of something that was kept.", errno.EINVAL)
+            raise _trouble("This is not the id of a backup.", errno.EINVAL)
         try:
             document = json.loads((self._folder / f"{id}.json").read_text())
             content = document["content"]
             held = None if content is None else base64.b64decode(content, validate=True)
             state = State(held, document["mode"], document["uid"], document["gid"])
         except (OSError, ValueError, KeyError, TypeError, binascii.Error):
-            why = f"What was kept as {id!r} is gone or damaged."
+            why = f"The backup {id!r} is missing or damaged."
             raise _trouble(why, errno.ENOENT) from None
         if document["path"] != path:
-            raise _trouble(f"What was kept as {id!r} is of another file.", errno.EINVAL)
+            raise _trouble(f"The backup {id!r} belongs to another file.", errno.EINVAL)
         return state
 
 
@@ -228,12 +230,15 @@ def _trouble(sentence: str, number: int = 0) -> OSError:
     return OSError(number, sentence)
 
 
-def _told(path: str, error: OSError) -> OSError:
+def _explain(path: str, error: OSError) -> OSError:
     number = error.errno or 0
     if number == errno.ELOOP:
-        return _trouble(f"{path!r} is a link: name the file that it leads to.", number)
+        return _trouble(f"{path!r} is a symbolic link: name its target instead.", number)
     if number == errno.ENOTDIR:
-        why = f"{path!r} leads through a link or through what is no folder: name the file itself."
+        why = (
+            f"{path!r} contains a symbolic link or something that is not a directory: name the "
+            "file itself."
+        )
         return _trouble(why, number)
     if (error.strerror or "").endswith("."):
         return error  # it is a sentence of ours already

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["HOLE", "line_trouble", "quoted", "words_trouble"]
+__all__ = ["HOLE", "line_trouble", "quote", "words_trouble"]
 
-# Stands for data in a line that is looked at; no command line holds it.
+# Stands for data in a line that is checked; no command line contains it.
 HOLE = "\0"
 
 _BEFORE = re.compile(r"[\sA-Za-z0-9_=:/.,+@%\0-]")
@@ -54,7 +54,7 @@ _CODE_OPTIONS = re.compile(
 )
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """The text as one argument of a shell; in quotes even where it would not need them."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
@@ -78,12 +78,12 @@ def words_trouble(words: Sequence[str]) -> str:
     rest = [*words]
     while rest and _ASSIGNS.match(rest[0]):
         if HOLE in rest[0]:
-            return "data cannot be a variable that a command is started with"
+            return "data cannot be a variable assignment before a command"
         rest = rest[1:]
     if not rest or HOLE in rest[0]:
-        return "data cannot say which program runs"
+        return "data cannot be the name of the program"
     if not _LITERAL.fullmatch(rest[0]) and rest[0] not in ("[", "[[", "."):
-        return f"which program {rest[0]!r} is depends on the moment"
+        return f"which program {rest[0]!r} is is known only at run time"
     names = [word.rpartition("/")[2] for word in rest]
     wrapped = names[0] in _WRAPPERS
     for name in names if wrapped else names[:1]:
@@ -133,49 +133,49 @@ class _Scanner:
         return ""
 
     def _next(self, at: int) -> int | str:
-        line, one = self.line, self.line[at]
+        line, char = self.line, self.line[at]
         pair = line[at : at + 2]
-        if one == "\\":
+        if char == "\\":
             if pair[1:] in (HOLE, ""):
                 return "there is a backslash before it"
             return self._add(pair[1], at + 2)
-        if one == "'":
-            return self._quoted(at, "'")
-        if one == '"':
-            return self._quoted(at, '"')
-        if one == "`" or pair in ("$(", "${", "$'", '$"', "$\0", "<<", "((", "<(", ">("):
-            return f"the line has {pair.replace(HOLE, '{data}')!r}, behind which data may be code"
-        if one in "{}":
-            return "the line has braces outside of quotes"
-        if one == "#" and not self._begun:
+        if char == "'":
+            return self._read_quoted(at, "'")
+        if char == '"':
+            return self._read_quoted(at, '"')
+        if char == "`" or pair in ("$(", "${", "$'", '$"', "$\0", "<<", "((", "<(", ">("):
+            return f"the line has {pair.replace(HOLE, '{data}')!r}, after which data may be code"
+        if char in "{}":
+            return "the line has unquoted braces"
+        if char == "#" and not self._begun:
             return "the line has a comment"
-        if one == HOLE:
+        if char == HOLE:
             before, behind = self.line[at - 1 : at], self.line[at + 1 : at + 2]
             if before and not _BEFORE.match(before):
-                return f"data cannot stand behind {before!r}"
+                return f"data cannot follow {before!r}"
             if behind and not _BEHIND.match(behind):
-                return f"data cannot stand before {behind!r}"
+                return f"data cannot precede {behind!r}"
             return self._add(HOLE, at + 1)
-        if one in " \t":
+        if char in " \t":
             self._end_word()
             return at + 1
-        if one in ";|&()\n":
+        if char in ";|&()\n":
             self._end_word()
             self.commands.append([])
             return at + 1
-        if one in "<>":
+        if char in "<>":
             self._end_word()
             self._redirects = True
             return at + 1
-        return self._add(one, at + 1)
+        return self._add(char, at + 1)
 
-    def _quoted(self, at: int, mark: str) -> int | str:
+    def _read_quoted(self, at: int, mark: str) -> int | str:
         end = at + 1
         while end < len(self.line) and self.line[end] != mark:
             if self.line[end] == HOLE:
-                return "data cannot stand inside of quotes: leave them out, they are added"
+                return "data cannot be inside quotes: remove the quotes, Operator adds them"
             if mark == '"' and (self.line[end] == "`" or self.line[end : end + 2] == "$("):
-                return "the line has a substitution, behind which data may be code"
+                return "the line has a substitution, after which data may be code"
             end += 2 if mark == '"' and self.line[end] == "\\" else 1
         if end >= len(self.line):
             return "a quote is not closed"

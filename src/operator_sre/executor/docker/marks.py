@@ -66,19 +66,19 @@ async def end_marked(engine: Engine, container: str, mark: str, *, user: str) ->
     """End all that carries the mark; why something may be left, or ""."""
     try:
         async with asyncio.timeout(END_S_MAX):
-            said = await _run(engine, container, mark, user, "")
-            if said is None:
-                return "The container has no shell that could end it."
-            pids, sessions = said
+            output = await _run(engine, container, mark, user, "")
+            if output is None:
+                return "The container has no shell to stop the command with."
+            pids, sessions = output
             if pids:  # it became another user: only root can end that
-                said = await _run(engine, container, mark, "0", sessions)
-            if said is None or said[0]:
-                return f"Processes{pids} of the container could not be ended."
+                output = await _run(engine, container, mark, "0", sessions)
+            if output is None or output[0]:
+                return f"Processes{pids} in the container could not be killed."
             return ""
     except TimeoutError:
-        return f"It could not be ended within {END_S_MAX:g} s."
+        return f"The command could not be stopped within {END_S_MAX:g} s."
     except EngineError as error:
-        return f"It could not be ended: {error.message}"
+        return f"The command could not be stopped: {error.message}"
 
 
 async def _run(
@@ -96,13 +96,13 @@ async def _run(
         return None
     begin = {"Detach": False, "Tty": False}
     path = f"/exec/{made.read(Created).id}/start"
-    said = bytearray()
+    output = bytearray()
     frames = Frames(is_plain=False)
     async with engine.stream("POST", path, body=begin, timeout_s=END_S_MAX) as (_, chunks):
         async for chunk in chunks:
             for _, piece in frames.feed(chunk):
-                said += piece
-            if len(said) > SAID_BYTES_MAX:
+                output += piece
+            if len(output) > SAID_BYTES_MAX:
                 break
-    found = _LAST.search(said.decode("ascii", "replace"))
+    found = _LAST.search(output.decode("ascii", "replace"))
     return (found[1], found[2]) if found else None

@@ -13,8 +13,8 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process
+from operator_sre.executor.jobs import RunningJobs
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.running import Running
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.identity import process_of
@@ -41,7 +41,7 @@ def _claims(folder: Path) -> list[Claim]:
 
 async def _start(folder: Path, command: str) -> asyncio.Task[Result]:
     """A command that runs, noted, whose processes wrote their pids to a file."""
-    running = Running(folder / "running")
+    running = RunningJobs(folder / "running")
     shell = LocalShell(Programs(Spool(folder / "spool"), running))
     return asyncio.ensure_future(run_in(shell, Action.shell(command)))
 
@@ -67,7 +67,7 @@ async def test_everything_that_is_noted_can_be_ended_by_another(tmp_path: Path) 
     escaping = f"echo $$ >> {pids}; setsid sh -c 'echo $$ >> {pids}; sleep 60' & sleep 60"
     tasks = [await _start(tmp_path, escaping) for _ in range(2)]
     await eventually(lambda: len(pids_in(pids)) == 4)
-    ended = await Running(tmp_path / "running").end_all()
+    ended = await RunningJobs(tmp_path / "running").end_all()
     assert len(ended) == 2
     assert gone(pids_in(pids))
     results = await asyncio.gather(*tasks)
@@ -80,7 +80,7 @@ async def test_what_ignores_a_term_is_killed_after_the_grace(tmp_path: Path) -> 
     task = await _start(tmp_path, f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 1; done")
     await eventually(lambda: pids_in(pids))
     begun = time.monotonic()
-    await Running(tmp_path / "running").end_all(grace_s=0.3)
+    await RunningJobs(tmp_path / "running").end_all(grace_s=0.3)
     assert gone(pids_in(pids))
     assert time.monotonic() - begun >= 0.3
     await task
@@ -89,7 +89,7 @@ async def test_what_ignores_a_term_is_killed_after_the_grace(tmp_path: Path) -> 
 async def test_a_stranger_who_has_the_pid_now_is_left_alone(
     tmp_path: Path, stranger: Process
 ) -> None:
-    running, records = Running(tmp_path / "running"), Records(tmp_path / "running")
+    running, records = RunningJobs(tmp_path / "running"), Records(tmp_path / "running")
     old = Process(stranger.pid, stranger.started - 100.0)
     assert records.claim(Claim("job", boot_id(), time.time() + 60, 0.1, old))
     assert await running.end_all() == ()
@@ -101,12 +101,12 @@ async def test_what_ran_before_the_machine_was_restarted_is_nobody(
 ) -> None:
     records = Records(tmp_path / "running")
     assert records.claim(Claim("job", "another boot", time.time() + 60, 0.1, stranger))
-    assert await Running(tmp_path / "running").end_all() == ()
+    assert await RunningJobs(tmp_path / "running").end_all() == ()
     assert process_of(stranger.pid) == stranger
 
 
 async def test_nothing_noted_is_nothing_ended(tmp_path: Path) -> None:
-    running = Running(tmp_path / "running")
+    running = RunningJobs(tmp_path / "running")
     assert await running.end_all() == ()
     (tmp_path / "running").mkdir()
     (tmp_path / "running" / "live").write_bytes(b"+job-1\n={half\n\xff\n+\xff\n=")

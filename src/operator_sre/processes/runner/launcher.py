@@ -17,12 +17,12 @@ from operator_sre.processes.runner.places import LAUNCH, LOG, listens
 __all__ = ["launch"]
 
 LAUNCH_S_MAX = 20.0
-# How long a runner that nobody needs stays, so that the next command finds it.
+# How long an idle runner stays, so that the next command finds it.
 IDLE_S = 20.0
 
 
 def launch(folder: Path) -> None:
-    """Come back when a runner listens, started by us or by whoever was quicker."""
+    """Return when a runner listens, started by us or by a faster process."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(folder):
         if not listens(folder):

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from operator_protocols.domain.action import Outcome
-from operator_sre.executor.tools.docker_looks import LOGS_BYTES_MAX, TAIL, TAIL_MAX
+from operator_sre.executor.tools.docker_state import LOGS_BYTES_MAX, TAIL, TAIL_MAX
 from tests.engines.dockerd import Engine
 from tests.executor.tools.hands import Hands
 

@@ -16,7 +16,7 @@ def order_of(needs: Needs) -> tuple[str, ...]:
     """
     done: dict[str, None] = {}
     waiting = dict(needs)
-    while found := [step for step in waiting if all(one in done for one in waiting[step])]:
+    while found := [step for step in waiting if all(each in done for each in waiting[step])]:
         for step in found:
             done[step] = None
             del waiting[step]
@@ -26,22 +26,24 @@ def order_of(needs: Needs) -> tuple[str, ...]:
 def cycle_in(needs: Needs) -> tuple[str, ...]:
     """Steps that wait for each other in a circle, in the order of waiting; none if all is well."""
     known = set(needs)
-    ordered = set(order_of({step: [one for one in needs[step] if one in known] for step in needs}))
+    ordered = set(
+        order_of({step: [need for need in needs[step] if need in known] for step in needs})
+    )
     stuck = [step for step in needs if step not in ordered]
     if not stuck:
         return ()
     path: list[str] = [stuck[0]]
     while True:
-        # Whoever is stuck waits for somebody who is stuck, so that this comes round.
-        following = next(one for one in needs[path[-1]] if one in stuck)
+        # A stuck step waits for another stuck step, so this finds a cycle.
+        following = next(need for need in needs[path[-1]] if need in stuck)
         if following in path:
             return (*path[path.index(following) :], following)
         path.append(following)
 
 
-def ready(needs: Needs, completed: Iterable[str], begun: Iterable[str]) -> tuple[str, ...]:
-    """The steps that may begin now: not begun, and all they need is completed."""
-    done, taken = set(completed), set(begun)
+def ready(needs: Needs, completed: Iterable[str], started: Iterable[str]) -> tuple[str, ...]:
+    """The steps that may start now: not started, and all dependencies completed."""
+    done, taken = set(completed), set(started)
     return tuple(
         step
         for step, wanted in needs.items()

@@ -9,7 +9,7 @@ import pytest
 
 _SCRIPT = """
 import os, sys, time
-from operator_sre.processes.detaching import adopt_orphans, detach
+from operator_sre.processes.background import adopt_orphans, detach
 before = os.getpid(), os.getsid(0)
 detach()
 adopt_orphans()

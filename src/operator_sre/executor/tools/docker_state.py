@@ -1,4 +1,4 @@
-"""Look at a container: what it is, and what it said lately. Nothing is changed."""
+"""Tools that read a container: its state and its logs. They change nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DockerInspect(DockerTool):
 
     spec = ToolSpec(
         name="docker_inspect",
-        sentence="It tells a container's id, image, state, networks and mounts; of its variables"
+        sentence="Shows the id, image, state, networks and mounts of a container; of its variables"
         " and labels only the names.",
         parameters=(CONTAINER, ID),
         risk=Risk.LOW,
@@ -59,7 +59,7 @@ class DockerInspect(DockerTool):
         }
         # The rest that may be shown. Values of variables and labels, and arguments, hold secrets.
         configuration, host = container.config, container.host_config
-        variables = (one.partition("=")[0] for one in configuration.env or ())
+        variables = (each.partition("=")[0] for each in configuration.env or ())
         more = {
             "image_id": container.image,
             "created": container.created,
@@ -76,29 +76,29 @@ class DockerInspect(DockerTool):
             "labels": sorted(configuration.labels or ())[:NAMES_MAX],
             "ports": sorted(container.network_settings.ports or ())[:NAMES_MAX],
             "networks": {
-                name: {"address": one.address, "aliases": (one.aliases or [])[:NAMES_MAX]}
-                for name, one in sorted(container.networks.items())[:NAMES_MAX]
+                name: {"address": each.address, "aliases": (each.aliases or [])[:NAMES_MAX]}
+                for name, each in sorted(container.networks.items())[:NAMES_MAX]
             },
             "mounts": [
-                f"{one.type} {one.source} {one.destination} {'rw' if one.writable else 'ro'}"
-                for one in (container.mounts or [])[:NAMES_MAX]
+                f"{each.type} {each.source} {each.destination} {'rw' if each.writable else 'ro'}"
+                for each in (container.mounts or [])[:NAMES_MAX]
             ],
         }
-        told = json.dumps({**data, **more}, indent=1, ensure_ascii=False)
-        return Result(Outcome.RAN, exit_code=0, stdout=told, data=data)
+        text = json.dumps({**data, **more}, indent=1, ensure_ascii=False)
+        return Result(Outcome.RAN, exit_code=0, stdout=text, data=data)
 
 
 class DockerLogs(DockerTool):
-    """Tells the newest lines of what a container said."""
+    """Shows the newest log lines of a container."""
 
     spec = ToolSpec(
         name="docker_logs",
-        sentence="It tells the newest lines that a container said, stdout and stderr in order.",
+        sentence="Shows the newest log lines of a container, stdout and stderr in order.",
         parameters=(
             CONTAINER,
             Parameter(
                 "tail",
-                "how many lines",
+                "the number of lines",
                 ParameterType.INTEGER,
                 required=False,
                 default=TAIL,
@@ -107,7 +107,7 @@ class DockerLogs(DockerTool):
             ),
             Parameter(
                 "timestamps",
-                "whether each line begins with its time",
+                "whether each line starts with its timestamp",
                 ParameterType.BOOLEAN,
                 required=False,
                 default=True,
