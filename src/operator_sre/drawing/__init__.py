@@ -1,4 +1,4 @@
-"""Pages and pictures for people: text that nobody obeys, charts without a script. Pure."""
+"""Text, HTML and charts for people: input is escaped, charts need no script. Pure."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def charts(
 
 
 def _draw_band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
-    """Yes or no over time: each look counts until the next one."""
+    """A boolean over time: each check holds until the next one."""
     half = BAND_HEIGHT // 2
     for at, point in enumerate(points):
         begin = axis.x(point.at_s)
@@ -128,7 +128,7 @@ def _draw_band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
             yield _draw_cross(begin, TOP + half, point.problem)
             continue
         end = axis.x(points[at + 1].at_s) if at + 1 < len(points) else begin + 3
-        # Above or below, so that it is told apart without its colour.
+        # Above or below, so that it can be read without colour.
         kind, y = ("yes", TOP) if point.value is True else ("no", TOP + half)
         width = max(1.0, round(end - begin, 1))
         yield f'<rect class="{kind}" x="{begin}" y="{y}" width="{width}" height="{half}"/>'

@@ -34,7 +34,7 @@ __all__ = [
 
 Html = NewType("Html", str)
 EMPTY = Html("")
-# Nobody reads more of one text on a page; the ledger has all of it.
+# A page shows at most this much of a text; the ledger has all of it.
 CHARACTERS_MAX = 20_000
 TITLE_CHARACTERS_MAX = 120
 
@@ -140,7 +140,7 @@ def section(title: str, *parts: Html, level: int = 2) -> Html:
 
 
 def folded(title: str, inner: Html) -> Html:
-    """What is there for whoever opens it."""
+    """Content that is collapsed until the reader opens it."""
     return Html(f"<details><summary>{text(title)}</summary>{inner}</details>")
 
 

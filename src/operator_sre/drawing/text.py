@@ -16,7 +16,7 @@ TEXT_CHARACTERS_MAX = 60
 
 
 def span(seconds: float | None) -> str:
-    """How long: `4.2 s`, `3 min 20 s`, `2 h 5 min`; a dash where nobody knows."""
+    """How long: `4.2 s`, `3 min 20 s`, `2 h 5 min`; a dash if unknown."""
     if seconds is None:
         return "-"
     if seconds < 60:

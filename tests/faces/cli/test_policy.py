@@ -89,7 +89,7 @@ def test_what_is_in_force_is_shown(warm: Warm, folder: Path) -> None:
 def test_a_rule_is_explained_by_its_id(warm: Warm, folder: Path) -> None:
     text = _run(warm, folder, "explain", "pipe_to_shell").out
     assert "level: blocked" in text
-    assert "why: It runs whatever the command before it writes" in text
+    assert "why: It runs the output of the previous command" in text
     assert _run(warm, folder, "explain", "pipe_to_shell", "--json").json["rule"]["piped"] is True
 
 

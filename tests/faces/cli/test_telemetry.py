@@ -53,7 +53,7 @@ def test_whether_a_collector_is_there_is_asked_and_told(home: Home) -> None:
         environ = {"OPERATOR_OTLP_ENDPOINT": inbox.url}
         trace = _asked(home, "telemetry", "test", **environ)["trace"]
         assert [one.trace for one in inbox.spans] == [trace]
-        assert "The collector took a span" in home.run("telemetry", "test", **environ).out
+        assert "The collector accepted a span" in home.run("telemetry", "test", **environ).out
         status = _asked(home, "telemetry", "status", **environ)["telemetry"]
         assert (status["endpoint"], status["sent"], status["problem"]) == (inbox.url, 0, "")
         inbox.status = 400

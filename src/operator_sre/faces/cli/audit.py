@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,9 +23,6 @@ from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.faces.cli.story import follow as follow_entries
 from operator_sre.faces.cli.story import show_entries, tell
 from operator_sre.operations import audit
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["app"]
 

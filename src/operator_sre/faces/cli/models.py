@@ -13,8 +13,6 @@ from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from operator_sre.app.models import Tried
 
 __all__ = ["app"]
@@ -40,7 +38,7 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
             one.model or "-",
             one.host or "-",
             one.key,
-            _price(one.prices),
+            "-" if one.prices is None else f"{one.prices['input']:g}/{one.prices['output']:g}",
             f"{one.today.tokens} tokens, {one.today.usd:.4f} $",
             one.use or "-",
         )
@@ -111,7 +109,3 @@ def _sentence(tried: Tried) -> str:
     cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, {spent.usd:.4f} $"
     how = f" ({tried.how})" if tried.how else ""
     return f"{tried.name}: answered in {tried.seconds:.2f} s, {cost}; tools work{how}."
-
-
-def _price(prices: Mapping[str, float | None] | None) -> str:
-    return "-" if prices is None else f"{prices['input']:g}/{prices['output']:g}"

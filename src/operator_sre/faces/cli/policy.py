@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-
-if TYPE_CHECKING:
-    from operator_sre.app.policy import Explained
 
 __all__ = ["app"]
 
@@ -61,22 +58,18 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         (one["id"], one["level"], one["risk"], one["origin"], one["why"]) for one in book["rules"]
     ]
     print_table(("rule", "level", "risk", "from", "why"), rows)
-    print_lines(["", *_sections(book)])
-
-
-def _sections(book: dict[str, Any]) -> list[str]:
-    lines = []
+    lines = [""]
     for section, body in book.items():
         if section in ("rules", "overrides"):
             continue
         if isinstance(body, dict):
-            told = [f"{key}: {_listed(value)}" for key, value in body.items()]
-            lines += [clean(f"{section} {one}") for one in told]
+            lines += [clean(f"{section} {key}: {_listed(value)}") for key, value in body.items()]
         else:
             lines.append(clean(f"{section}: {_listed(body)}"))
-    for one in book["overrides"]:
-        lines.append(clean(f"overridden {one['rule']} by {one['by']}: {one['reason']}"))
-    return lines
+    for override in book["overrides"]:
+        words = f"overridden {override['rule']} by {override['by']}: {override['reason']}"
+        lines.append(clean(words))
+    print_lines(lines)
 
 
 def _listed(value: object) -> str:
@@ -94,26 +87,19 @@ def explain(
 
     found = explain_policy(config_of(context), what)
     if as_json:
-        rule = rule_fields(found.rule) if found.rule else None
-        print_json({"rule": rule, **_judged(found)})
-    elif found.rule is not None:
-        told = {**rule_fields(found.rule)}
-        print_lines([clean(f"{key}: {_listed(value)}") for key, value in told.items()])
-    else:
-        _tell_command(found)
-
-
-def _judged(found: Explained) -> dict[str, Any]:
-    if found.verdict is None:
-        return {}
-    parts = [
-        {"command": command, "rules": [rule.id for rule in rules]} for command, rules in found.parts
-    ]
-    verdict = found.verdict
-    return {"level": verdict.level, "explanation": verdict.explanation, "parts": parts}
-
-
-def _tell_command(found: Explained) -> None:
+        document: dict[str, Any] = {"rule": rule_fields(found.rule) if found.rule else None}
+        if (verdict := found.verdict) is not None:
+            document |= {"level": verdict.level, "explanation": verdict.explanation}
+            document["parts"] = [
+                {"command": command, "rules": [rule.id for rule in rules]}
+                for command, rules in found.parts
+            ]
+        print_json(document)
+        return
+    if found.rule is not None:
+        fields = rule_fields(found.rule)
+        print_lines([clean(f"{key}: {_listed(value)}") for key, value in fields.items()])
+        return
     assert found.verdict is not None
     print_lines([clean(f"{found.verdict.level.upper()}: {found.verdict.explanation}")])
     for command, rules in found.parts:

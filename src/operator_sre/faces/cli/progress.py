@@ -45,25 +45,25 @@ def _shown(text: Callable[[], str]) -> Iterator[None]:
         yield
         return
     over = threading.Event()
+
+    def show() -> None:
+        began = time.monotonic()
+        if over.wait(QUICK_S):
+            return
+        while True:
+            spent_s = time.monotonic() - began
+            sys.stderr.write(f"\r{text()}, {spent_s:.0f} s\x1b[K")
+            sys.stderr.flush()
+            if over.wait(EVERY_S):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+                return
+
     # A separate thread, because a busy database does not call back for a minute.
-    showing = threading.Thread(target=_show, args=(text, over), daemon=True)
+    showing = threading.Thread(target=show, daemon=True)
     showing.start()
     try:
         yield
     finally:
         over.set()
         showing.join()
-
-
-def _show(text: Callable[[], str], over: threading.Event) -> None:
-    began = time.monotonic()
-    if over.wait(QUICK_S):
-        return
-    while True:
-        spent_s = time.monotonic() - began
-        sys.stderr.write(f"\r{text()}, {spent_s:.0f} s\x1b[K")
-        sys.stderr.flush()
-        if over.wait(EVERY_S):
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            return

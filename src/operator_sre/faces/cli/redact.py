@@ -20,7 +20,7 @@ def redact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Copy stdin to stdout without secrets; with --json, only count them."""
     from operator_sre.app.redaction import redact_stream
 
-    tally = redact_stream(config_of(context), _chunks(), _drop if as_json else _write)
+    tally = redact_stream(config_of(context), _chunks(), (lambda data: None) if as_json else _write)
     if as_json:
         print_json(
             {
@@ -41,7 +41,3 @@ def _chunks() -> Iterator[bytes]:
 def _write(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def _drop(data: bytes) -> None:
-    del data

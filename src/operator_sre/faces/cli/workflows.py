@@ -81,11 +81,20 @@ def list_(
     with opened(context) as app:
         found = list_workflows(app, states=state or [], scheduled=scheduled)
     head = ("id", "state", "due", "steps", "what")
+    rows = []
+    for record in found:
+        done = sum(step.state == "completed" for step in record.steps)
+        first = record.workflow.steps[0].action.command
+        name = first if record.origin != "workflow" else record.workflow.name
+        more = f": {record.reason}" if record.reason else ""
+        due = f"{record.due_at:%m-%d %H:%M:%S}"
+        steps = f"{done}/{len(record.steps)}"
+        rows.append((record.id, _state(record), due, steps, f"{name}{more}"))
     print_list(
         "workflows",
         found,
         head,
-        [_row(one) for one in found],
+        rows,
         none="No scheduled workflows." if scheduled else "No workflows.",
         as_json=as_json,
     )
@@ -104,7 +113,13 @@ def show(context: typer.Context, workflow: WorkflowArgument, as_json: JsonOption
     record = view.workflow
     print_lines([f"{record.id}: {clean(record.workflow.name)}, {_state(record)}"])
     print_lines([clean(record.reason)] if record.reason else [])
-    _print_steps(record)
+    rows = []
+    for step in record.steps:
+        undone = f", rolled back: {step.undone}" if step.undone else ""
+        code = "-" if step.exit_code is None else step.exit_code
+        command = record.workflow.step(step.id).action.command
+        rows.append((step.id, step.state, step.attempts, code, f"{command}{undone}"))
+    print_table(("step", "state", "attempts", "exit", "what"), rows)
     print_lines([""])
     tell(view.entries)
 
@@ -247,27 +262,8 @@ def _print_outlook(steps: Sequence[StepOutlook]) -> None:
     print_table(("step", "behind", "level", "now", "what"), rows)
 
 
-def _print_steps(record: WorkflowRecord) -> None:
-    rows = []
-    for one in record.steps:
-        back = f", rolled back: {one.undone}" if one.undone else ""
-        code = "-" if one.exit_code is None else one.exit_code
-        command = record.workflow.step(one.id).action.command
-        rows.append((one.id, one.state, one.attempts, code, f"{command}{back}"))
-    print_table(("step", "state", "attempts", "exit", "what"), rows)
-
-
 def _print_end(record: WorkflowRecord) -> None:
     print_lines([clean(f"{record.id} is {_state(record)}. {record.reason}".rstrip())])
-
-
-def _row(record: WorkflowRecord) -> tuple[object, ...]:
-    done = sum(step.state == "completed" for step in record.steps)
-    first = record.workflow.steps[0].action.command
-    what = first if record.origin != "workflow" else record.workflow.name
-    more = f": {record.reason}" if record.reason else ""
-    due = f"{record.due_at:%m-%d %H:%M:%S}"
-    return record.id, _state(record), due, f"{done}/{len(record.steps)}", f"{what}{more}"
 
 
 def _state(record: WorkflowRecord) -> str:
