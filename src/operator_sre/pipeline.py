@@ -496,4 +496,4 @@ class Pipeline:
 
 def _covers(ticket: Ticket) -> str:
     """All that a ticket is about, in short; it changes when the ticket grows."""
-    return digest_of(sorted(one.key for one in ticket.violations))
+    return digest_of(sorted(violation.key for violation in ticket.violations))

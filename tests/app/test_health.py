@@ -170,7 +170,7 @@ async def test_silences_are_listed_while_they_hold(app: App) -> None:
         ({"subject": "x", "for_": "0s"}, "no span"),
         ({"subject": "x", "for_": ""}, "one end"),
         ({"subject": "x", "until": "2030-01-01"}, "one end"),
-        ({"subject": "x", "for_": "", "until": "2020-01-01"}, "already ended"),
+        ({"subject": "x", "for_": "", "until": "2020-01-01"}, "over already"),
         ({"subject": "x", "for_": "", "until": "tomorrow"}, "no time"),
         ({"subject": "x", "for_": "31d"}, "30 days"),
         ({"subject": "x" * 300}, "characters"),

@@ -302,7 +302,7 @@ def test_who_needs_a_part_in_trouble_says_so_and_is_not_blamed_for_it() -> None:
 def test_words_mean_what_they_say() -> None:
     assert meaning("write: No space left on device") == "no_space"
     assert meaning("all is well") == ""
-    doubted = "pager says: latency is high; Operator's own check finds no problem"
+    doubted = "pager says: latency is high; Operator's own check finds nothing wrong"
     assert meaning(doubted) == "unconfirmed"
     assert set(OUTCOMES[WORDS]) == {"nothing", *TROUBLES}
     assert sum(HEALTHY[WORDS].values()) == pytest.approx(1.0)

@@ -1,22 +1,22 @@
 """The one exception tree: what can go wrong that a person has to know about.
 
 OperatorError                      one sentence, the next step, a category, an exit code
-├── UsageError                     the caller asked for something that does not make sense (exit 2)
+├── UsageError                     the request is invalid (exit 2)
 │   ├── ConfigError                a setting is unknown, of the wrong type, or out of range
 │   └── NotFoundError              a named thing does not exist; the message lists what does
 ├── MissingExtraError              an optional part of the product is not installed
 ├── MissingPluginError             a plug-in cannot be loaded or is not one
 ├── StoreError                     the database cannot be opened, read or written
-│   ├── ConflictError              somebody else was first; nothing was written
+│   ├── ConflictError              another process wrote first; nothing was written
 │   └── LedgerDamagedError         the chain does not verify; the message names the entry
-├── RigError                       the lab cannot start, reach or end a rig
+├── RigError                       the lab cannot start, reach or stop a rig
 │   ├── MissingProgramError        a program that a rig runs is not on this machine
-│   └── PortTakenError             another process took the port first; choosing anew may help
-├── ModelError                     a mind does not answer, or not in a way that can be used
-├── ExecutorError                  what starts commands, or where they run, cannot be reached
+│   └── PortTakenError             another process took the port first; retry with another
+├── ModelError                     a model does not answer, or its answer is unusable
+├── ExecutorError                  the runner, or the place where commands run, is unreachable
 ├── PermitError                    a permit is used, expired, or not for this action (exit 3)
-├── AuthorityError                 whoever asks may not do this (exit 3)
-└── ObservationError               a subject cannot be looked at; its health is UNKNOWN
+├── AuthorityError                 the caller lacks the permission (exit 3)
+└── ObservationError               a subject cannot be observed; its health is UNKNOWN
 
 Expected failures are values: a command that fails is a Result, a refusal is a Verdict.
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class OperatorError(Exception):
-    """A failure told in one sentence, with what to do next."""
+    """A failure in one sentence, with the next step for the user."""
 
     exit_code = 1
     category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
@@ -63,7 +63,7 @@ class OperatorError(Exception):
 
 
 class UsageError(OperatorError):
-    """The request cannot be understood or makes no sense here."""
+    """The request is invalid."""
 
     exit_code = 2
     category = ErrorCategory.POLICY_VALIDATION_FAILED
@@ -105,7 +105,7 @@ class StoreError(OperatorError):
 
 
 class ConflictError(StoreError):
-    """Somebody else was first; nothing was written."""
+    """Another process wrote first; nothing was written."""
 
 
 class LedgerDamagedError(StoreError):
@@ -115,7 +115,7 @@ class LedgerDamagedError(StoreError):
 
 
 class RigError(OperatorError):
-    """The lab cannot start, reach or end a rig."""
+    """The lab cannot start, reach or stop a rig."""
 
     category = ErrorCategory.HARNESS_HEALTH_FAILED
     next_action = NextAction.RERUN
@@ -137,16 +137,16 @@ class PortTakenError(RigError):
 
 
 class ExecutorError(OperatorError):
-    """What starts commands, or the place where they run, cannot be reached."""
+    """The runner, or the place where commands run, is unreachable."""
 
     category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
     next_action = NextAction.RERUN
 
 
 class ModelError(OperatorError):
-    """A mind does not answer, or not in a way that can be used.
+    """A model does not answer, or its answer is unusable.
 
-    `wait_s` is how long it asked us to wait; `lasting` when asking again cannot help.
+    `wait_s` is how long the model asked us to wait; `lasting` means that a retry cannot help.
     """
 
     next_action = NextAction.RERUN
@@ -160,9 +160,9 @@ class ModelError(OperatorError):
 
 
 class PermitError(OperatorError):
-    """A permit is used up, expired, or not for this action.
+    """A permit is used up, expired, or issued for another action.
 
-    `busy` when nothing is against it but another change that runs: it may be used after that.
+    `busy` means that only another running change is in the way: retry after it.
     """
 
     exit_code = 3
@@ -175,7 +175,7 @@ class PermitError(OperatorError):
 
 
 class AuthorityError(OperatorError):
-    """Whoever asks may not do this."""
+    """The caller lacks the permission."""
 
     exit_code = 3
     category = ErrorCategory.POLICY_DENIED
@@ -183,6 +183,6 @@ class AuthorityError(OperatorError):
 
 
 class ObservationError(OperatorError):
-    """A subject cannot be looked at, so its health is UNKNOWN."""
+    """A subject cannot be observed, so its health is UNKNOWN."""
 
     category = ErrorCategory.HARNESS_HEALTH_FAILED

@@ -82,7 +82,7 @@ class _Trial:
         """
         rig = self.plugin.rig
         try:
-            known = {one.kind for one in rig().processes} if rig else set()
+            known = {process.kind for process in rig().processes} if rig else set()
         except MissingProgramError:
             known = {fault.kind for fault in self.plugin.faults}
         return [*sorted(known), "odd"]

@@ -58,9 +58,9 @@ class Progress:
     def deeds(self) -> list[Step]:
         """The steps without commands that only look."""
         return [
-            one
-            for one in self.steps
-            if not (isinstance(one.want, Act) and self._harmless(one.want.action))
+            step
+            for step in self.steps
+            if not (isinstance(step.want, Act) and self._harmless(step.want.action))
         ]
 
     def account(self) -> str:

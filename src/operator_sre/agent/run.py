@@ -205,7 +205,8 @@ def checked(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
         "it names no cause": not call.diagnosis.cause.strip(),
         "it has no evidence": not any(one.sentence.strip() for one in call.diagnosis.evidence),
         "it has no rejected alternatives": not any(
-            one.cause.strip() and one.why_rejected.strip() for one in call.diagnosis.alternatives
+            alternative.cause.strip() and alternative.why_rejected.strip()
+            for alternative in call.diagnosis.alternatives
         ),
     }
     if missing := [lack for lack, is_lacking in lacks.items() if is_lacking]:

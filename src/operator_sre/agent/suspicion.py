@@ -80,7 +80,7 @@ _ORDER = (
 
 
 def _words(*alternatives: str) -> str:
-    return "(?:" + "|".join(one.replace(" ", _W) for one in alternatives) + ")"
+    return "(?:" + "|".join(alternative.replace(" ", _W) for alternative in alternatives) + ")"
 
 
 def _either(*alternatives: str) -> str:

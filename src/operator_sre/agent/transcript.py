@@ -107,7 +107,7 @@ def answer_payload(answer: Answer) -> dict[str, Any]:
     calls = [{"call": _NAMES[type(call)], "with": to_json(call)} for call in answer.calls]
     payload = {"reasoning": answer.reasoning, "calls": calls, "spent": to_json(answer.spent)}
     if answer.hypotheses:
-        payload["hypotheses"] = [to_json(one) for one in answer.hypotheses]
+        payload["hypotheses"] = [to_json(hypothese) for hypothese in answer.hypotheses]
     return payload if not answer.by else {**payload, "by": answer.by, "note": answer.note}
 
 
@@ -165,7 +165,7 @@ class Recorded:
             begun = self._calls.get(first.payload["permit"])
         is_other = begun and isinstance(want, Act) and begun["action"]["tool"] != want.action.tool
         if _ANSWERS[first.kind] is not type(want) or is_other:
-            self._deeds = [one for one in self._answers if one.kind is Kind.TOOL_RESULT]
+            self._deeds = [answer for answer in self._answers if answer.kind is Kind.TOOL_RESULT]
             self._answers.clear()  # the run took another way: what follows is not an answer to it
             return None
         entry = self._answers.popleft()
@@ -189,4 +189,4 @@ class Recorded:
 
 
 def _by_permit(entries: Sequence[Entry], kind: Kind) -> dict[str, Mapping[str, Any]]:
-    return {one.payload["permit"]: one.payload for one in entries if one.kind is kind}
+    return {entry.payload["permit"]: entry.payload for entry in entries if entry.kind is kind}

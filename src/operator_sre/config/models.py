@@ -142,7 +142,7 @@ def model_named(
     name: str, models: Iterable[ModelConfig], *, words: Iterable[str], setting: str
 ) -> None:
     """ConfigError unless there is a model of that name, or it is one of these words."""
-    valid = [*words, *(one.name for one in models)]
+    valid = [*words, *(model.name for model in models)]
     if name in (*valid, RANDOM, RESTART) or _RANDOM.fullmatch(name):
         return
     if name.startswith(SCRIPTED) and name != SCRIPTED:

@@ -132,7 +132,9 @@ def _read_target(body: Any, place: str, folder: Path) -> Target:
             raise ConfigError(f"{key!r} of {name!r} in {place} must be a string.")
     where = f"{name!r} in {place}"
     endpoints, needs = body.get("endpoints", []), body.get("depends_on", [])
-    if not isinstance(endpoints, list) or not all(isinstance(one, str) for one in endpoints):
+    if not isinstance(endpoints, list) or not all(
+        isinstance(endpoint, str) for endpoint in endpoints
+    ):
         raise ConfigError(f"'endpoints' of {where} must be a list such as ['host:port'].")
     addresses: list[tuple[str, int]] = []
     for endpoint in endpoints:
@@ -147,7 +149,7 @@ def _read_target(body: Any, place: str, folder: Path) -> Target:
     if host is None and port is None and endpoints:
         # The first address is where it answers; the others are tried when that one does not.
         (host, port), endpoints = addresses[0], endpoints[1:]
-    if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
+    if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
         raise ConfigError(f"'depends_on' of {where} must be a list of names.")
     runs_at = body.get("runs_at", "")
     if runs_at:

@@ -165,7 +165,11 @@ class ClusterEngine:
     def _tidy(self, queue: TicketQueue) -> None:
         """Forget what those have left who are gone, and what is over for long."""
         now = self.local.clock.now()
-        spoke = {one.id for one in self.workers.find() if (now - one.at).total_seconds() < SILENT_S}
+        spoke = {
+            worker.id
+            for worker in self.workers.find()
+            if (now - worker.at).total_seconds() < SILENT_S
+        }
         left = [
             errand.id
             for errand in queue.find(live=True)

@@ -163,10 +163,10 @@ class Monitor:
     ) -> tuple[Condition, ...]:
         """What holds since when, after this look; only what has changed is written."""
         if targets and not check.observation.problem:
-            here = [subject.name, *(one.name for one in targets)]
+            here = [subject.name, *(target.name for target in targets)]
             seen = [one.target for one in check.observation.seen]
-            spoken = {one.invariant for one in check.findings}
-            names = {OBSERVABLE, *spoken, *(one.name for one in subject.invariants)}
+            spoken = {finding.invariant for finding in check.findings}
+            names = {OBSERVABLE, *spoken, *(invariant.name for invariant in subject.invariants)}
             gone = find_departed(after, targets=[*here, *seen], invariants=names)
             if gone:
                 await self._conditions.forget(gone)
@@ -317,7 +317,7 @@ def skip_gap(
         later = min(begun + gap, now) if begun is not None else None
         return replace(one, since=min(one.since + gap, now), broken_since=later)
 
-    return tuple(moved(one) for one in conditions)
+    return tuple(moved(condition) for condition in conditions)
 
 
 def find_departed(
@@ -329,9 +329,10 @@ def find_departed(
     """
     here, known = set(targets), set(invariants)
     return tuple(
-        one
-        for one in conditions
-        if one.invariant not in known or (one.target not in here and one.broken_since is None)
+        condition
+        for condition in conditions
+        if condition.invariant not in known
+        or (condition.target not in here and condition.broken_since is None)
     )
 
 
@@ -368,7 +369,7 @@ def replay(
     looks: Iterable[Observation], invariants: Sequence[Invariant], *, blind_grace_s: float
 ) -> list[Spell]:
     """Every break in recorded looks by the invariants of today, oldest first. Pure."""
-    graces = {one.name: one for one in invariants}
+    graces = {invariant.name: invariant for invariant in invariants}
     conditions: tuple[Condition, ...] = ()
     live: dict[str, Spell] = {}
     over: list[Spell] = []

@@ -98,7 +98,7 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
         if len(ticket.violations) > 3:
             lines.append(f"and {len(ticket.violations) - 3} more violations")
         if event is Event.OPENED:
-            since = min(one.since for one in ticket.violations)
+            since = min(violation.since for violation in ticket.violations)
             lines.append(f"since {since:%Y-%m-%d %H:%M:%S} UTC")
         else:
             lines.append(f"because: {payload.get('reason', '')}")

@@ -113,7 +113,9 @@ class StoredLeases(Repository):
         if any(draft.kind in _PROVEN for draft in drafts):
             # A proof covers what the ticket held then; what was added since was never proven.
             now = load_ticket(transaction, ticket.id)
-            if {one.key for one in now.violations} != {one.key for one in ticket.violations}:
+            if {violation.key for violation in now.violations} != {
+                violation.key for violation in ticket.violations
+            }:
                 raise ConflictError(
                     f"Ticket {ticket.id} has new violations; nothing was written.",
                     next_step="Check the subject again: the new violations must hold too.",

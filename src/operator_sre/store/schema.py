@@ -320,8 +320,8 @@ class Layout:
     def __init__(self, schema: str) -> None:
         parts = [part.strip() for part in _COMMENT.sub("", schema).split(";")]
         self.schema = schema
-        self._tables = {match[1]: one for one in parts if (match := _TABLE.match(one))}
-        self._indexes = [(match, one) for one in parts if (match := _INDEX.match(one))]
+        self._tables = {match[1]: part for part in parts if (match := _TABLE.match(part))}
+        self._indexes = [(match, part) for part in parts if (match := _INDEX.match(part))]
         self.tables = tuple(self._tables)
         self.indexes = tuple(match[1] for match, _ in self._indexes)
 

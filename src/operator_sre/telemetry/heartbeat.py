@@ -26,7 +26,7 @@ def why_stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str
         last = one.last_at or since
         if (now - last).total_seconds() > INTERVALS_MAX * one.interval_s + SLACK_S:
             return f"the last check of {one.subject} is too old"
-    if not any(one.last_at for one in watches):
+    if not any(watch.last_at for watch in watches):
         return "no check has finished yet"
     return ""
 

@@ -73,7 +73,7 @@ class Desk:
         if all(violation.key in filed for violation in violations):
             return again
         names = {one.target for ticket in live for one in ticket.violations}
-        needs = needs_of(names | {one.target for one in violations}, targets)
+        needs = needs_of(names | {violation.target for violation in violations}, targets)
         for incident in incidents_of(violations, targets):
             new = [violation for violation in incident if violation.key not in filed]
             if not new:
@@ -97,8 +97,8 @@ class Desk:
         for ticket in live:
             if ticket.state is not TicketState.WATCHED:
                 continue
-            keys = {one.key for one in ticket.violations}
-            mine = [one for one in violations if one.key in keys]
+            keys = {violation.key for violation in ticket.violations}
+            mine = [violation for violation in violations if violation.key in keys]
             slack_s = self._stable_of(ticket.subject)
             # A break that is older than the proof is what others still report against our look.
             if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
@@ -131,7 +131,7 @@ class Desk:
         states = (TicketState.OPEN, TicketState.CLAIMED)
         quiet, broken = {one.key for one in silenced}, {one.key for one in loud}
         for ticket in self._tickets.find(states=states, subject=subject):
-            keys = {one.key for one in ticket.violations}
+            keys = {violation.key for violation in ticket.violations}
             ours = ticket.pause is not None and ticket.pause.by == PLANNER.id
             if keys & broken:
                 kind, reason = MoveKind.UNHOLD, "The silence ended."
@@ -155,14 +155,14 @@ class Desk:
     async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
         """Say in the tickets of a subject which of what they hold breaks again and again."""
         flapping = {
-            key_of(one.subject, one.target, one.invariant)
-            for one in conditions
-            if one.flapping(now)
+            key_of(condition.subject, condition.target, condition.invariant)
+            for condition in conditions
+            if condition.flapping(now)
         }
         if not flapping or self._journal is None:
             return
         for ticket in self._tickets.find(states=LIVE, subject=subject):
-            keys = sorted({one.key for one in ticket.violations} & flapping)
+            keys = sorted({violation.key for violation in ticket.violations} & flapping)
             if keys and not ticket.flapping:
                 # Under a key, so that two monitors say it once.
                 payload = {"violations": keys, "window_s": FLAP_S}
@@ -189,9 +189,9 @@ class Desk:
         if not tickets:
             return []
         healthy = {
-            key_of(one.subject, one.target, one.invariant): one
-            for one in conditions
-            if one.health is Health.HEALTHY
+            key_of(condition.subject, condition.target, condition.invariant): condition
+            for condition in conditions
+            if condition.health is Health.HEALTHY
         }
         resolved = []
         for ticket in tickets:

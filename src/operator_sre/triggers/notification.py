@@ -132,7 +132,7 @@ def _value_at(document: Any, path: str) -> Any:
 
 def _read_texts(body: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = body.get(key) or {}
-    if not isinstance(texts, dict) or not all(isinstance(one, str) for one in texts.values()):
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise UnreadableError(f"{key!r} of an alert must be strings.")
     return {_text(name): _text(text) for name, text in texts.items()}
 

@@ -20,7 +20,7 @@ CLEARED_MAX = 1_000
 # How long an alert that is over is still spoken of, so that its ticket can be resolved.
 CLEARED_KEPT = timedelta(days=30)
 # What is added to the words of an alert, so that whoever reads them looks before they act.
-UNCONFIRMED = "; Operator's own check finds no problem"
+UNCONFIRMED = "; Operator's own check finds nothing wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class AlertInvariant:
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for each target that an alert of this name was ever told of."""
         ours: Callable[[str], Health] | None = None
-        for target in dict.fromkeys(one.target for one in self.alerts):
-            firing = [one for one in self.alerts if one.target == target and one.firing]
+        for target in dict.fromkeys(alert.target for alert in self.alerts):
+            firing = [alert for alert in self.alerts if alert.target == target and alert.firing]
             if firing and self.own is None:
                 yield Finding(self.name, target, Health.BROKEN, _quote_alert(firing))
                 continue

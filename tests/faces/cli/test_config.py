@@ -121,9 +121,9 @@ def test_a_wrong_variable_is_an_error_that_names_it(
     ("text", "says"),
     [
         ("intervall_s = 3", r"'intervall_s' in .*operator\.toml.* mean 'interval_s'\?"),
-        ("mode = true", r"'mode' in .*has to be a number or a text"),
+        ("mode = true", r"'mode' in .*must be a number or a string"),
         ("mode = \n", r"operator\.toml' cannot be read: .*line 1"),
-        ("subjects = 3", r"'subjects' in .*has to be a table"),
+        ("subjects = 3", r"'subjects' in .*must be a table"),
         ("[subjects.a]\nplugn = 'x'", r"'plugn' .*mean 'plugin'\?"),
         ("[subjects.a]\ntargets = [{nme = 'x'}]", r"'nme' .*mean 'name'\?"),
         ("[subjects.a]\ntargets = [{name = 'x', kind = 'y', port = 70000}]", r"not a port number"),

@@ -1,4 +1,4 @@
-"""An Action is what a mind wants to do; a Result is what became of it."""
+"""An Action is what an agent wants to do; a Result is its outcome."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ __all__ = [
 ]
 
 SHELL = "shell"
-# The variable in the environment of whatever we have started. A process that forks twice and leaves
-# its session has no other tie left to where it came from; and a command that finds it there was
-# not started by a person.
+# The environment variable of every process that Operator starts. It identifies a process that forks
+# twice and leaves its session, and tells a command that a person did not start it.
 MARK = "OPERATOR_TREE"
-# How long a command line, and anything else, may take unless it says so; and how long at most.
+# Default timeouts of a command line and of any other action, and the maximum.
 SHELL_S = 120.0
 TIMEOUT_S = 300.0
 TIMEOUT_S_MAX = 600.0
@@ -122,7 +121,7 @@ class Action:
 
 
 class Outcome(StrEnum):
-    """What became of an Action."""
+    """The outcome of an Action."""
 
     RAN = "ran"
     REFUSED = "refused"
@@ -156,9 +155,9 @@ class Left:
 class Result:
     """The truth about one Action. A command that fails is a Result, not an error.
 
-    The sizes are those of all that it said; the hashes name where that lies for a while. `undo`
-    takes back what was done, where that is possible. `blocked` is what a command tried although its
-    verdict does not declare it, and the kernel refused.
+    The sizes are those of the full output; the hashes name the spool files that keep it for a time.
+    `undo` rolls the action back, where that is possible. `blocked` lists what the command tried
+    beyond its verdict, and the kernel refused.
     """
 
     outcome: Outcome
@@ -181,10 +180,10 @@ class Result:
 
     @property
     def timed_out(self) -> bool:
-        """It was ended because it took too long."""
+        """It was stopped at its timeout."""
         return self.outcome is Outcome.TIMED_OUT
 
     @property
     def ok(self) -> bool:
-        """It ran to its end and said so."""
+        """It finished with exit code 0."""
         return self.outcome is Outcome.RAN and self.exit_code == 0

@@ -1,4 +1,4 @@
-"""What a look at a Subject showed, and what it means for an Invariant."""
+"""Observations of a Subject, and what they mean for its Invariants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at one Target showed; `problem` says why it could not be looked at."""
+    """The readings of one Target; `problem` says why it could not be observed."""
 
     target: str
     readings: Mapping[str, Value] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at a whole Subject; with a `problem` of its own it shows nothing at all."""
+    """One observation of a whole Subject; with a `problem` it has no readings at all."""
 
     subject: str
     at: datetime
@@ -32,7 +32,7 @@ class Observation:
     problem: str = ""
 
     def of(self, target: str) -> Seen:
-        """What was seen of one target; a target that was not looked at has a problem."""
+        """The readings of one target; a target that was not observed has a problem."""
         for seen in self.seen:
             if seen.target == target:
                 return seen
@@ -43,7 +43,7 @@ class Observation:
 class Finding:
     """What one Invariant says of one Target after one Observation.
 
-    `own` is what our own look says, where `health` is what somebody else reports.
+    `own` is Operator's own result where `health` is what another system reports.
     """
 
     invariant: str
@@ -60,20 +60,21 @@ def key_of(subject: str, target: str, invariant: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One Observation with what every Invariant says of it."""
+    """One Observation with the findings of every Invariant."""
 
     observation: Observation
     findings: tuple[Finding, ...]
 
     def health_of(self, keys: Iterable[str]) -> Health:
-        """The worst health of these violations' keys; what is not spoken of is UNKNOWN."""
+        """The worst health of these violations; a key without a finding is UNKNOWN."""
         known = self._by_key((finding, finding.health) for finding in self.findings)
         return worst(known.get(key, Health.UNKNOWN) for key in keys)
 
     def own_health_of(self, keys: Iterable[str]) -> Health:
-        """The same by our own look alone, whatever others still report."""
+        """The same by Operator's own check, regardless of what other systems report."""
         known = self._by_key(
-            (one, one.health if one.own is None else one.own) for one in self.findings
+            (finding, finding.health if finding.own is None else finding.own)
+            for finding in self.findings
         )
         return worst(known.get(key, Health.UNKNOWN) for key in keys)
 
@@ -85,7 +86,7 @@ class CheckResult:
         return known
 
     def broken(self) -> frozenset[str]:
-        """The keys of all that is broken."""
+        """The keys of all broken invariants."""
         return frozenset(
             key_of(self.observation.subject, finding.target, finding.invariant)
             for finding in self.findings

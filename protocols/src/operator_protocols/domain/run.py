@@ -1,4 +1,4 @@
-"""A Run is one mind's work on one Ticket. It does no input or output: it says what it wants."""
+"""A Run is one agent's work on one Ticket. It does no I/O: it yields what it wants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "Want",
 ]
 
-# Among the data of a result: it was not begun, because another change of the subject ran first.
+# Key in the data of a result: it did not start, because another change of the subject ran first.
 LATE = "late"
 _NOTHING = Spent()
 
@@ -55,7 +55,7 @@ class Step:
 
     @property
     def late(self) -> bool:
-        """It was not begun, because another change of the subject ran first."""
+        """It did not start, because another change of the subject ran first."""
         result = self.result
         if not isinstance(result, Result) or result.outcome is not Outcome.CANCELLED:
             return False
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How one reading of a target went over the last while: the oldest, the newest, the bounds."""
+    """One reading of a target over time: first, last, lowest and highest value."""
 
     target: str
     reading: str
@@ -85,7 +85,7 @@ class LogTail:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What a person said about a ticket: worth knowing, and no order to anybody."""
+    """A person's comment on a ticket. It is data, not an instruction."""
 
     by: str
     at: datetime
@@ -94,7 +94,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Everything a mind is given. Texts in it that came from outside are data, not instructions.
+    """Everything an agent is given. Text from outside is data, not instructions.
 
     `health` is the health of the ticket's own violations in `observation`, and `broken` has the
     keys of all that is broken there. `trends` and `logs` are of the last half hour. `comments` are
@@ -117,28 +117,28 @@ class Briefing:
 
 @dataclass(frozen=True, slots=True)
 class Diagnose:
-    """Hands in the Diagnosis; required before the first change."""
+    """Submits the Diagnosis; required before the first change."""
 
     diagnosis: Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The mind believes it is over. A Proof decides."""
+    """The agent believes that the incident is resolved. A Proof decides."""
 
     summary: str
 
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """The mind gives up and says why."""
+    """The agent gives up and says why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Misuse:
-    """A call that makes no sense: nothing is done, and the mind is told why."""
+    """An invalid call: nothing runs, and the agent gets the reason."""
 
     name: str
     arguments: str
@@ -150,10 +150,10 @@ Call = Action | Diagnose | Escalate | Finish | Misuse
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One turn of a mind: what it thinks and what it calls, in order.
+    """One turn of a model: its reasoning and its calls, in order.
 
-    `by` is who spoke, where it is not the mind that was asked, and `note` says why. `hypotheses`
-    are those that it weighed, the most probable first.
+    `by` names the model that answered if it is not the one that was asked, and `note` says why.
+    `hypotheses` are sorted by probability, the most probable first.
     """
 
     reasoning: str
@@ -166,7 +166,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer with what became of its calls, in their order; those never begun are missing."""
+    """One answer with the results of its calls, in order; calls that never started are missing."""
 
     answer: Answer
     steps: tuple[Step, ...]
@@ -176,7 +176,7 @@ class Turn:
 class Ask:
     """Ask the Model for its next turn; `left` is what remains of the Budget.
 
-    `steps` are those of all `turns`, for a mind that does not care who said what.
+    `steps` are the steps of all `turns`, for models that do not need the conversation.
     """
 
     briefing: Briefing
@@ -194,10 +194,10 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Prove:
-    """Look again until it holds or the deadline passes.
+    """Check until the invariants hold or the deadline passes.
 
-    `arrival` when nothing was done before it; only a Run knows that, never a mind. `hasty` does not
-    wait for what is still broken, because nobody claims that it holds.
+    `arrival` means that nothing ran before; only a Run knows that, never a model. `hasty` does not
+    wait for broken invariants, because the agent does not claim that they hold.
     """
 
     claim: str

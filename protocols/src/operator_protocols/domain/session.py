@@ -1,4 +1,4 @@
-"""A session is what one agent has done lately, whichever of its processes did it."""
+"""A session is the recent activity of one agent, across all of its processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["SessionAction", "SessionRecord", "session_of"]
 
 @dataclass(frozen=True, slots=True)
 class SessionAction:
-    """One action that an agent began, as far as it weighs on its session.
+    """One action of an agent, with the facts that count for the risk of its session.
 
-    `secret` says that it read something sensitive, `network` that it could reach the network,
-    `blocked` that it tried what its verdict did not declare.
+    `secret` means that it read sensitive data, `network` that it could reach the network, and
+    `blocked` that it tried something that its verdict did not declare.
     """
 
     at: datetime
@@ -27,7 +27,7 @@ class SessionAction:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """Whether an agent is held in observe, since when and why, and who let it go again."""
+    """Whether an agent is held in observe mode, since when, why, and who released it."""
 
     agent: str
     held: bool
@@ -38,5 +38,5 @@ class SessionRecord:
 
 
 def session_of(worker: str) -> str:
-    """The agent behind a worker: what follows a colon tells the processes of one agent apart."""
+    """The agent behind a worker: the part after the colon names one of its processes."""
     return worker.partition(":")[0]

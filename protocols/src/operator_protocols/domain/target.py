@@ -18,7 +18,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Initiator:
-    """Who begins something: which process, in which life of which machine."""
+    """The process that starts an action: its machine, boot and process id."""
 
     host: str
     boot: str
@@ -27,7 +27,7 @@ class Initiator:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a target wants to be spoken to. Secrets lie in files, which are read anew at every look.
+    """How to authenticate to a target. Secrets are in files, which are read at every check.
 
     With a `user` it is basic authentication, with a `token_file` alone a bearer token. `ca_file`
     says whom to trust instead of the machine's own list, `certificate_file` and `key_file` say who

@@ -88,7 +88,7 @@ class ToolSpec:
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""
-        return next((one for one in self.parameters if one.name == name), None)
+        return next((parameter for parameter in self.parameters if parameter.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)

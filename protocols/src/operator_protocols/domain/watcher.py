@@ -1,4 +1,4 @@
-"""A Watcher is a process that looks at Subjects, as it tells of itself."""
+"""A Watcher is a process that checks Subjects, as recorded by its heartbeats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Watch", "Watcher"]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How one Subject is watched: how often, when last, how long that took, what was missed.
+    """How one Subject is watched: its interval, the last check and its duration, skipped checks.
 
-    `failed` looks came to nothing: not even a word that it cannot be seen could be remembered.
+    `failed` counts checks whose result could not be stored at all.
     """
 
     subject: str
@@ -26,7 +26,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Who watches, since when, when it last said so, and what it watches."""
+    """One monitor: when it started, its last heartbeat, and the subjects it watches."""
 
     worker: str
     started_at: datetime

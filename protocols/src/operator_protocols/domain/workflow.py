@@ -160,7 +160,7 @@ class WorkflowRecord:
 
     def step(self, name: str) -> StepRecord:
         """Where one of its steps stands."""
-        return next((one for one in self.steps if one.id == name), StepRecord(name))
+        return next((step for step in self.steps if step.id == name), StepRecord(name))
 
 
 def run_of(workflow: str, step: str, attempt: int) -> str:

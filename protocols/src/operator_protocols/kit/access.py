@@ -44,7 +44,7 @@ def trust_for(access: Access) -> ssl.SSLContext:
     OSError or ssl.SSLError where one of them cannot be used.
     """
     files = (access.ca_file, access.certificate_file, access.key_file)
-    return _load_trust(files, tuple(Path(one).stat().st_mtime_ns if one else 0 for one in files))
+    return _load_trust(files, tuple(Path(file).stat().st_mtime_ns if file else 0 for file in files))
 
 
 @lru_cache(maxsize=64)

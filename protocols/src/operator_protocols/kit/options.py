@@ -31,7 +31,7 @@ def read_options(
     ConfigError for a name or a value that does not fit. `others` are names that are read elsewhere,
     `choices` the texts that an option may be.
     """
-    usual = {one.name: one.default for one in fields(kind)}
+    usual = {field.name: field.default for field in fields(kind)}
     chosen: dict[str, Any] = {}
     for name, value in given.items():
         if name in others:

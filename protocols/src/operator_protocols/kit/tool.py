@@ -140,7 +140,7 @@ def check_arguments(spec: ToolSpec, arguments: Arguments) -> dict[str, Argument]
     """The arguments with defaults; RefusedCall names the first that is unknown or does not fit."""
     for name in arguments:
         if spec.parameter(name) is None:
-            takes = ", ".join(one.name for one in spec.parameters)
+            takes = ", ".join(parameter.name for parameter in spec.parameters)
             problem = f"{name[:60]!r} is not a parameter; it takes {takes}."
             raise RefusedCall(f"{spec.name}: {problem}", FailureCategory.SYNTAX)
     given: dict[str, Argument] = {}
@@ -159,7 +159,7 @@ def check_arguments(spec: ToolSpec, arguments: Arguments) -> dict[str, Argument]
 
 def find_target(targets: Iterable[Target], name: Argument, *kinds: str) -> Target:
     """The target of that name and of one of these kinds; RefusedCall lists those there are."""
-    known = [one for one in targets if one.kind in kinds]
+    known = [target for target in targets if target.kind in kinds]
     for target in known:
         if target.name == name:
             return target

@@ -1,4 +1,4 @@
-"""What we ask of the world: clocks, subjects, tools, minds, keys and plug-ins."""
+"""Ports to the world: clocks, subjects, tools, models, keys and plug-ins."""
 
 from __future__ import annotations
 
@@ -105,27 +105,27 @@ class Subject(Protocol):
         ...
 
     async def observe(self) -> Observation:
-        """Look once. Raises ObservationError when nothing can be seen at all."""
+        """Observe once. Raises ObservationError when nothing can be observed at all."""
         ...
 
 
 @runtime_checkable
 class Noted(Protocol):
-    """A subject that has to say something of its own, beside what its plug-in says of all."""
+    """A subject with notes of its own, in addition to those of its plug-in."""
 
     @property
     def notes(self) -> str:
-        """What a mind has to know of this one."""
+        """What an agent has to know about this subject."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One deed under way. `id` names it for ever: whoever asks again finds it, and runs nothing.
+    """One running action. Its `id` is permanent: a second request with the id runs nothing.
 
-    `watch` hears every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told
-    which process it became, where it became one of this machine. `begun` is when it was begun, for
-    whoever asks what became of it. `confinement` is what the kernel holds a command to.
+    `watch` receives the output as it arrives, with 1 for stdout and 2 for stderr; `started`
+    receives the local process, if there is one. `begun` is when it started, for a later recovery.
+    `confinement` is what the kernel restricts the command to.
     """
 
     id: str = ""
@@ -142,7 +142,7 @@ class Tool(Protocol):
 
     @property
     def spec(self) -> ToolSpec:
-        """What a mind and the gate are told of it."""
+        """What an agent and the gate know about it."""
         ...
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
@@ -152,23 +152,23 @@ class Tool(Protocol):
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A tool that looks at the world when it is proposed, so that people see what it will do.
+    """A tool that reads the current state when it is proposed, so that people see its effect.
 
-    What it adds is bound by the permit: at the call, the world has to be the same.
+    The permit binds what it adds: at the call, the state has to be the same.
     """
 
     async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
-        """What is to be added. The arguments may make no sense yet; it changes nothing."""
+        """What to add. The arguments may be invalid at this point; it changes nothing."""
         ...
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A mind: one turn at a time."""
+    """A model, asked for one turn at a time."""
 
     @property
     def name(self) -> str:
-        """Who speaks, in the ledger."""
+        """Its name in the ledger."""
         ...
 
     async def answer(self, ask: Ask) -> Answer:
@@ -185,35 +185,34 @@ class Shell(Protocol):
         ...
 
     async def recover(self, action: Action, job: Job) -> Result:
-        """What became of a job whose operator is gone; waits for it where it still runs.
+        """The outcome of a job whose operator is gone; waits while the job still runs.
 
-        It starts nothing: UNKNOWN where nobody can tell.
+        It starts nothing. The outcome is UNKNOWN where it cannot be determined.
         """
         ...
 
 
 @runtime_checkable
 class Depot(Protocol):
-    """Where a rig keeps what it is given, by the door that its clients use: who counts losses.
+    """Stores marks in a rig through its client interface, to count lost writes.
 
-    Neither verb raises for what a target does, and both end within the time-out of the settings
-    for each target.
+    Neither method raises for what a target does; both end within the timeout for each target.
     """
 
     async def put(self, mark: str) -> bool:
-        """Have one mark kept; True only where the rig has said that it is."""
+        """Store one mark; True only if the rig acknowledged it."""
         ...
 
     async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
-        """Which of them are not there any more; None where nobody can tell."""
+        """Which marks are lost; None where that cannot be determined."""
         ...
 
 
 @runtime_checkable
 class PermissionChecker(Protocol):
-    """What people may. Each verb returns why not in a sentence, or "".
+    """Permissions of people. Each method returns the reason for a refusal, or "".
 
-    One of one's own is found by the entry point group `operator.permissions`.
+    A custom checker is found by the entry point group `operator.permissions`.
     """
 
     def may_request(self, requester: Actor, verdict: Verdict) -> str:
@@ -224,8 +223,8 @@ class PermissionChecker(Protocol):
         """Whether this person's answer counts for this request."""
         ...
 
-    def may_administer(self, person: str, deed: str) -> str:
-        """Whether they may undo what holds for everybody: `revoke a rule`, `reset`."""
+    def may_administer(self, person: str, action: str) -> str:
+        """Whether this person may do what affects everyone: `revoke a rule`, `reset`."""
         ...
 
 
@@ -273,10 +272,10 @@ def _no_secret(path: str) -> str:
 class SubjectSettings:
     """What a plug-in is given to build its Subject and its tools.
 
-    `targets` is asked anew at every look, because a repaired target may have moved. `secret` reads
-    a file that holds one. `shell` runs commands where a target is, and `life` starts and ends its
-    processes; None where nobody can. `judge` says what the gate thinks of a command that a look
-    would run by itself; without it nobody knows of any that it is harmless.
+    `targets` is called at every check, because a repaired target may have moved. `secret` reads a
+    file with a secret. `shell` runs commands at a target, and `life` starts and stops its
+    processes; None where that is not possible. `judge` returns the verdict on a command that a
+    check would run by itself; without it no command is known to be harmless.
     """
 
     name: str
