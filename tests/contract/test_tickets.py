@@ -195,7 +195,7 @@ async def test_what_was_added_after_the_proof_is_not_said_to_hold(ports: Ports, 
     proven = await ports.tickets.open([violation("node-1")])
     grown = await ports.tickets.grow(proven, [violation("node-2")])
     before = list(ports.entries.after(0, limit=10))
-    with pytest.raises(ConflictError, match="grown"):
+    with pytest.raises(ConflictError, match="new violations"):
         await ports.leases.end(proven, replace(resolved(proven), kind=kind))
     assert list(ports.entries.after(0, limit=10)) == before
     await ports.leases.end(grown, replace(resolved(grown), kind=kind))
