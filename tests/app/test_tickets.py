@@ -170,7 +170,7 @@ async def test_what_is_added_while_we_look_is_not_resolved(
         return seen
 
     monkeypatch.setattr(desk.shop.plant, "observe", growing)
-    with pytest.raises(ConflictError, match="grown"):
+    with pytest.raises(ConflictError, match="new violations"):
         await resolve_ticket(desk.app, 1)
     assert desk.state() is TicketState.OPEN
     assert (await resolve_ticket(desk.app, 1)).state is TicketState.RESOLVED
