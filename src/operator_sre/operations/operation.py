@@ -269,7 +269,7 @@ class Operation:
         if self.tool and self.effect not in (Effect.READ, Effect.PROPOSE):
             raise ValueError(f"{self.name}: MCP can read and propose, and never decide.")
         if self.place and self.effect is not Effect.READ:
-            raise ValueError(f"{self.name}: a page shows what was read.")
+            raise ValueError(f"{self.name}: a page is read-only.")
         if self.effect is not Effect.READ and self.role is Role.VIEWER:
             raise ValueError(f"{self.name}: a viewer can only read.")
 

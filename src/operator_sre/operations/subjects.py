@@ -72,7 +72,7 @@ def _table(found: SubjectPage, now: datetime) -> View:
         for one in found.subjects
     ]
     start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
-    head = ("subject", "plugin", "targets", "health", "last look", "but")
+    head = ("subject", "plugin", "targets", "health", "last check", "problem")
     return [Table(head, rows, f"No subjects.\n{start}")]
 
 

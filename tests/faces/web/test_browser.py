@@ -217,7 +217,7 @@ def test_who_is_signed_out_is_told_and_loses_no_words(
     place.do(tokens.revoke(web.app, token.id))
     web.clock.advance(ASK_AGAIN_S + 1)
     reads.wait_for_url("**/sign-in?*", timeout=60_000)
-    reads.get_by_text("Your session is over").wait_for()
+    reads.get_by_text("Your session has ended").wait_for()
     assert "next=%2Faudit%3Fq%3Dticket" in reads.url
     again = types.get_by_role("alert").get_by_text("sign in again")
     again.wait_for(timeout=60_000)
@@ -278,7 +278,7 @@ def test_the_browser_says_what_is_wanted_and_is_quiet_when_told_so(
         return told
 
     (first,) = asked("told")
-    assert first[0] == "Approval needed"
+    assert first[0] == "Approval required"
     assert page.title().startswith(f"({waiting.get_attribute('data-pending')}) ")
     page.evaluate("localStorage.setItem('quiet-from', '00:00')")
     page.evaluate("localStorage.setItem('quiet-until', '23:59')")

@@ -291,8 +291,8 @@ def test_a_session_ends_when_nobody_uses_it_and_after_a_day_of_work(web: Web) ->
     assert person.part("/parts/standing").status_code == 200  # nobody sits in front of that
     web.clock.advance(2)
     assert person.get("/").status_code == 303
-    assert "session is over" not in person.get("/sign-in").text
-    assert "session is over" in person.get("/sign-in?over=yes&next=/tickets").text
+    assert "session has ended" not in person.get("/sign-in").text
+    assert "session has ended" in person.get("/sign-in?over=yes&next=/tickets").text
     person = web.sign_in("viewer")
     for _ in range(int(sessions.ABSOLUTE_S_MAX / sessions.IDLE_S_MAX)):
         assert person.get("/parts/standing").status_code == 200

@@ -104,7 +104,7 @@ def _digest(asked: Sequence[object]) -> str:
 
 _IN_PATH = re.compile(r"{(\w+)}")
 IfMatch = Annotated[
-    str, Header(max_length=100, description="The ETag of what was shown; has to be there.")
+    str, Header(max_length=100, description="The ETag of the version that was read. Required.")
 ]
 
 
@@ -245,8 +245,8 @@ async def _seen(home: App, route: Route, values: dict[str, Any], if_match: str) 
         raise Refused(refused(428, words))
     if if_match.strip() != etag_of(state):
         ((noun, name),) = path.items()
-        words = f"{noun.capitalize()} {name!r} is not what you have seen; look again."
-        raise Refused(refused(412, words))
+        message = f"{noun.capitalize()} {name!r} has changed since you read it. Read it again."
+        raise Refused(refused(412, message))
     version: int = state.version
     return version
 

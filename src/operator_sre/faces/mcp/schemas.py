@@ -148,7 +148,7 @@ class ProposeAction(Asked, frozen=True):
         str, msgspec.Meta(max_length=4000, description="What should be different after it.")
     ] = ""
     subject: Annotated[
-        str, msgspec.Meta(max_length=200, description="What it is about; else this machine.")
+        str, msgspec.Meta(max_length=200, description="The subject; empty for this machine.")
     ] = ""
     target: Annotated[str, msgspec.Meta(max_length=200, description="Which part of it.")] = ""
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] = "/"
@@ -272,8 +272,8 @@ def _marked(schema: Schema, name: str, parts: Mapping[str, Schema]) -> Schema:
     return found
 
 
-_WAITS = "A person has to answer first; you cannot. Ask again with action_result."
-_PENDING = "Whoever runs an agent of this home (operator up) takes it up. Ask with action_result."
+_WAITS = "Pending approval by a person. Poll with action_result."
+_PENDING = "Queued for an agent of this home (operator up). Poll with action_result."
 
 
 def ticket_document(ticket: Ticket) -> dict[str, Any]:

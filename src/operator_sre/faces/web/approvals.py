@@ -146,11 +146,11 @@ async def approve_one(request: Request, approval: Id) -> Response:
     text = f"{_named(decided)} is {decided.state}."
     if decided.state == "pending":
         missing = plural(decided.needed - len(decided.approvers), "more approval")
-        text = f"You approved {_named(decided)}. It needs {missing} from somebody else."
+        text = f"You approved {_named(decided)}. It needs {missing} from another person."
     elif answered.rule is not None:
         text += f" Rule {answered.rule.id} applies from now on."
     elif answered.confirmation is not None:
-        text += f" Somebody else has to confirm the rule: {answered.confirmation.id}."
+        text += f" Another person must confirm the rule: {answered.confirmation.id}."
     return done(request, text, to=_back(form, approval))
 
 

@@ -122,7 +122,7 @@ async def walk(request: Request) -> Response:
 async def verify(request: Request) -> Response:
     """Begin to walk through the whole chain."""
     begun = _walk_of(request).begin(home_of(request), session_of(request).who)
-    words = "The whole chain is being checked." if begun else "It is being checked already."
+    words = "Verification started." if begun else "Verification is already running."
     return done(request, words, to=PLACE)
 
 
@@ -201,7 +201,7 @@ def _summed_up(entry: Entry) -> str:
         return str(held["text"])
     if isinstance(held.get("findings"), list | tuple):
         broken = sum(one.get("health") == "broken" for one in held["findings"])
-        return f"a look: {broken} of {len(held['findings'])} findings broken"
+        return f"check: {broken} of {len(held['findings'])} findings broken"
     return ", ".join([*_facts(held)][:FACTS_MAX])
 
 

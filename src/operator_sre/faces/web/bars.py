@@ -40,7 +40,7 @@ def bar(
                 round(left, 1), round(wide, 1), int(HEIGHT)
             )
         )
-    told = f"{name}: held" if seen else f"{name}: nobody looked"
+    told = f"{name}: held" if seen else f"{name}: not checked"
     if pieces:
         told = f"{name}: broken for {span(broken_s)}"
     return Markup(

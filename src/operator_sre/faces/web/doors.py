@@ -119,7 +119,7 @@ async def _refused(
     if not session.role.may(role):
         await _tell(request, session, "role")
         message = f"This needs the role {role}; your token has the role {session.role}."
-        return await problem(request, 403, message, f"Ask somebody with the role {role}.")
+        return await problem(request, 403, message, f"Ask a person with the role {role}.")
     return None
 
 

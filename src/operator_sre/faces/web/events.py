@@ -59,7 +59,7 @@ class Events(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (TimeoutError, OperatorError) as error:
             # A page that is still there comes back, and misses nothing.
-            log.warning("a stream ended early: %s", str(error) or "nobody took what was sent")
+            log.warning("a stream ended early: %s", str(error) or "the client stopped reading")
         finally:
             self.leave()
             gone.cancel()

@@ -177,5 +177,5 @@ def _output(home: App, seq: int) -> bytes:
 
     show_output(home, seq, take)
     if not kept:
-        raise NotFoundError(f"Command {seq} said nothing.", next_step="Look at how it ended.")
+        raise NotFoundError(f"Command {seq} has no output.", next_step="See its exit code.")
     return b"".join(kept)

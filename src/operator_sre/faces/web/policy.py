@@ -92,7 +92,7 @@ async def confirm(request: Request, confirmation: Id) -> Response:
         role=_role(request, home).value,
     )
     failed = decided.outcome if not decided.applied else ""
-    made = "the change is made" if decided.applied else "whoever asked can go on"
+    made = "the change is applied" if decided.applied else "the requester can continue"
     words = f"Confirmed: {failed or made}."
     return done(request, words, to=f"{ASKED}/{confirmation}", bad=bool(failed))
 
@@ -103,7 +103,7 @@ async def decline(request: Request, confirmation: Id) -> Response:
     home, form = home_of(request), await form_of(request)
     reason = form.text("reason", needed=True)
     await confirmations.decline(home, confirmation, reason=reason, role=_role(request, home).value)
-    return done(request, "It was declined; nothing was changed.", to=f"{ASKED}/{confirmation}")
+    return done(request, "Declined. Nothing was changed.", to=f"{ASKED}/{confirmation}")
 
 
 def _role(request: Request, home: App) -> Role:

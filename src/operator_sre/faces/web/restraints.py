@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORD", "router"]
 
-# What is typed by nobody who does not mean it.
+# Typed to confirm.
 WORD = "stop"
 PLACE = "/kill-switch"
 router = router_of()
@@ -52,7 +52,7 @@ async def release(request: Request) -> Response:
         return done(request, "The kill switch was already off.", to=PLACE)
     confirmation = await cross(home, asked, sure=True)
     if switch_state(home).on:
-        text = f"The kill switch is still on. Somebody else has to confirm {confirmation.id}."
+        text = f"The kill switch is still on. Another person must confirm {confirmation.id}."
         return done(request, text, to=PLACE, bad=True)
     return done(request, "The kill switch is off. Agents act as their mode allows.", to=PLACE)
 

@@ -38,9 +38,7 @@ async def notify(request: Request) -> Response:
     """A test message to everybody who is to be told."""
     tried = await send_test(home_of(request))
     failed = [f"{one.name}: {one.problem}" for one in tried if one.problem]
-    words = (
-        f"Not everybody was reached: {'; '.join(failed)}" if failed else "Everybody was reached."
-    )
+    words = f"Not sent to every channel: {'; '.join(failed)}" if failed else "Test message sent."
     return done(request, words, to=PLACE, bad=bool(failed))
 
 

@@ -32,7 +32,7 @@ async def sign_in_page(request: Request, next: str = "/", over: str = "") -> Res
     wanted = path_within(next)
     if request.scope.get("session") is not None:
         return Response(status_code=303, headers={"location": wanted})
-    return _page(wanted, "Your session is over: sign in again." if over else "")
+    return _page(wanted, "Your session has ended. Sign in again." if over else "")
 
 
 @router.post(SIGN_IN, response_model=None)
@@ -44,7 +44,7 @@ async def sign_in(request: Request) -> Response:
         wanted, secret = path_within(form.fields.get("next", "/")), form.text("token", most=200)
         if wait_s := state.attempts.wait_s(source):
             await state.refusals.refused(source, "too many sign-ins")
-            words = f"Too many attempts: try again in {wait_s} s."
+            words = f"Too many attempts. Try again in {wait_s} s."
             return _page(wanted, words, status=429)
         token = check(home, secret)
         why = token.refusal(home.clock.now(), Audience.WEB) if token else "unknown token"

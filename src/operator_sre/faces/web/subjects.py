@@ -96,7 +96,9 @@ async def add(request: Request) -> Response:
         for_=form.text("for", needed=True),
         reason=form.text("reason", needed=True),
     )
-    return done(request, f"It is quiet until {silence.until:%Y-%m-%d %H:%M} UTC.", to=PLACE)
+    return done(
+        request, f"Silence {silence.id} added until {silence.until:%Y-%m-%d %H:%M} UTC.", to=PLACE
+    )
 
 
 @does(router, "/silences/end", role=Role.APPROVER)
@@ -106,7 +108,7 @@ async def end(request: Request) -> Response:
     silence = await end_silence(
         home_of(request), form.text("silence", needed=True), reason=form.text("reason")
     )
-    return done(request, f"The silence {silence.id} is over.", to=PLACE)
+    return done(request, f"Silence {silence.id} ended.", to=PLACE)
 
 
 def _everything(home: App) -> Mapping[str, Any]:

@@ -63,7 +63,7 @@ async def run(request: Request) -> Response:
     """Begin a command; whoever is asked about it answers where requests are answered."""
     wanted = _wanted(await form_of(request))
     _jobs_of(request).begin(wanted)
-    return done(request, "It has begun; what it says stands below.", to=PLACE)
+    return done(request, "The command was submitted. Its output is shown below.", to=PLACE)
 
 
 @does(router, f"{PLACE}/{{job}}/cancel", role=Role.APPROVER)
@@ -71,7 +71,7 @@ async def cancel(request: Request, job: Annotated[str, Path(max_length=40)]) -> 
     """End a command, or take back the question about it."""
     admin = session_of(request).role.may(Role.ADMIN)
     _jobs_of(request).cancel(job, admin=admin)
-    return done(request, "It is being ended.", to=PLACE)
+    return done(request, "The command is being cancelled.", to=PLACE)
 
 
 def _jobs_of(request: Request) -> Jobs:
@@ -81,7 +81,7 @@ def _jobs_of(request: Request) -> Jobs:
 def _wanted(form: Form) -> Wanted:
     cwd = form.text("cwd", most=1000) or "/"
     if not PurePosixPath(cwd).is_absolute():
-        raise UsageError(f"{cwd!r} is no absolute folder.", next_step="Begin it with a slash.")
+        raise UsageError(f"{cwd!r} is not an absolute path.", next_step="Start it with a slash.")
     seconds = form.number("seconds", least=1, most=SECONDS_MAX) if form.text("seconds") else 120
     return Wanted(
         form.text("command", most=COMMAND_MAX),

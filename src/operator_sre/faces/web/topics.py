@@ -46,15 +46,15 @@ def note_of(entry: Entry) -> dict[str, Any]:
     match entry.kind:
         case Kind.APPROVAL_REQUESTED:
             asked = _held(entry, "approval")
-            return _note("Approval needed", _wanted(asked), _place_of("/approvals", asked))
+            return _note("Approval required", _wanted(asked), _place_of("/approvals", asked))
         case Kind.CONFIRMATION_REQUESTED:
             asked = _held(entry, "confirmation")
             text = visible(str(asked.get("rationale", ""))[:WORDS_MAX])
-            return _note("A change is asked for", text, _place_of("/confirmations", asked))
+            return _note("Confirmation required", text, _place_of("/confirmations", asked))
         case Kind.TICKET_OPENED:
             return _note(f"Ticket {entry.ticket}", _text(entry, "summary"), place)
         case Kind.TICKET_ESCALATED:
-            return _note(f"Ticket {entry.ticket} needs a person", _text(entry, "reason"), place)
+            return _note(f"Ticket {entry.ticket} is escalated", _text(entry, "reason"), place)
         case Kind.KILL_SWITCH_ON:
             return _note("The kill switch is on", _text(entry, "reason"), "/")
         case _:
@@ -77,7 +77,7 @@ def _wanted(approval: Mapping[str, Any]) -> str:
     """What waits for an answer; in the ledger it is redacted already."""
     action = approval.get("action")
     brief = brief_of(action) if isinstance(action, Mapping) else ""
-    return visible(brief[:WORDS_MAX]) or "A command waits for an answer."
+    return visible(brief[:WORDS_MAX]) or "An action needs approval."
 
 
 def _note(title: str, text: str, place: str) -> dict[str, Any]:
