@@ -19,15 +19,15 @@ def test_it_says_what_is_watched_by_whom_and_what_may_be_done(tmp_path: Path) ->
     with opened(tmp_path, SUBJECTS, interval_s="7") as app:
         lines = beginning(app, ["shop"])
         assert [(line.step, line.text) for line in lines] == [
-            ("watch", f"shop is looked at every 7 s by {socket.gethostname()}:{os.getpid()}"),
-            ("decide", "shop: mode observe, only proposes, changes nothing"),
+            ("watch", f"shop is checked every 7 s by {socket.gethostname()}:{os.getpid()}"),
+            ("decide", "shop: mode observe, proposes changes and executes none"),
             ("think", "tickets are worked on by reasoner"),
         ]
         assert [line.step for line in beginning(app, ["shop"], works=False)] == ["watch"]
 
 
 @pytest.mark.parametrize(
-    ("mode", "says"), [("approve", "asks a person"), ("execute", "what the policy allows")]
+    ("mode", "says"), [("approve", "requires approval"), ("execute", "what the policy allows")]
 )
 def test_each_mode_says_what_it_means(tmp_path: Path, mode: str, says: str) -> None:
     with opened(tmp_path, SUBJECTS, mode=mode) as app:

@@ -87,7 +87,7 @@ def test_limits_are_not_forgotten_when_more_has_failed_since(tmp_path: Path) -> 
         failed(1, 2)  # an hour is over for one of them, which is nothing to look at again
         asyncio.run(approve(app, one.id, ADA))
         failed(2, 3)
-        with pytest.raises(ConflictError, match="more has failed"):
+        with pytest.raises(ConflictError, match="more actions have failed"):
             asyncio.run(approve(app, other.id, ADA))
 
 
@@ -109,7 +109,7 @@ def test_what_loosens_a_rule_is_confirmed_and_what_does_not_is_not(tmp_path: Pat
         asyncio.run(approve(app, first.id, BOB))
         assert not app.store.switch.state().on
         asyncio.run(app.store.switch.turn_on(by="ada", reason="again"))
-        with pytest.raises(ConflictError, match="turned since"):
+        with pytest.raises(ConflictError, match="switch has changed since"):
             asyncio.run(approve(app, second.id, BOB))
         assert app.store.switch.state().on
         asyncio.run(app.store.switch.turn_off(by="ada", reason=""))
@@ -175,5 +175,5 @@ def test_a_purge_that_takes_long_is_not_said_to_be_over(
         monkeypatch.setattr(store, "purge_store", slow)
         assert asyncio.run(approve(app, one.id, ADA)).applied
         assert threads != [threading.main_thread()], "whoever else asks is answered meanwhile"
-        with pytest.raises(ConflictError, match="came to an end"):
+        with pytest.raises(ConflictError, match="has ended meanwhile"):
             asyncio.run(store.CROSSING.apply(app, one, ADA))  # type: ignore[misc,arg-type]

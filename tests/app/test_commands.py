@@ -69,7 +69,7 @@ async def test_a_home_that_is_only_looked_at_is_not_made(tmp_path: Path) -> None
     with look_at_app(config) as app:
         outlook = foresee_command(app, Wanted("uptime"))
         assert isinstance(outlook, Outlook)
-        assert (outlook.subject, outlook.may_change) == (MACHINE, "nothing: it only reads")
+        assert (outlook.subject, outlook.may_change) == (MACHINE, "nothing: read-only")
     assert list(tmp_path.iterdir()) == []
 
 

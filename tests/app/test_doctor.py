@@ -87,6 +87,6 @@ def test_a_store_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 def test_a_secret_that_nobody_is_given_is_noted(tmp_path: Path) -> None:
     with opened(tmp_path, "", secrets_in="file") as app:
         asyncio.run(set_secret(app, "db", "a value that is long"))
-        told = [one for one in examine(app.config) if "given to nobody" in one.found]
+        told = [one for one in examine(app.config) if "is not bound" in one.found]
     assert [one.state for one in told] == [CheckState.NOTE]
     assert "a value" not in str(told)

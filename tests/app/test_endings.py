@@ -29,26 +29,29 @@ def _said(result: Result, *, here: str = "") -> tuple[str, ...]:
     ("result", "said"),
     [
         (OK, ()),
-        (replace(OK, exit_code=3), ("It failed: exit code 3.",)),
+        (replace(OK, exit_code=3), ("The command failed: exit code 3.",)),
         (
             replace(OK, exit_code=127, category=NOT_FOUND),
-            ("It failed: command not found (127) [not_found].",),
+            ("The command failed: command not found (127) [not_found].",),
         ),
-        (replace(OK, outcome=Outcome.TIMED_OUT), ("It took longer than 1.5 s and was ended.",)),
+        (
+            replace(OK, outcome=Outcome.TIMED_OUT),
+            ("The command was killed: it exceeded its timeout of 1.5 s.",),
+        ),
         (
             replace(OK, outcome=Outcome.CANCELLED),
-            ("It was ended from outside. See: operator kill-switch status",),
+            ("The command was stopped from outside. See: operator kill-switch status",),
         ),
         (
             replace(OK, outcome=Outcome.UNKNOWN, exit_code=None),
-            ("Nobody knows what became of it: look before it is run again.",),
+            ("The result is unknown. Check the system before you run the command again.",),
         ),
-        (replace(OK, left=(_left(5),)), ("It left running: sleep (pid 5).",)),
+        (replace(OK, left=(_left(5),)), ("Still running after the command: sleep (pid 5).",)),
         (
             replace(OK, left=(_left(5, ended=True), _left(6), _left(7))),
             (
-                "It left running: sleep (pid 6), sleep (pid 7).",
-                "It left behind what was ended: sleep (pid 5).",
+                "Still running after the command: sleep (pid 6), sleep (pid 7).",
+                "Killed after the command: sleep (pid 5).",
             ),
         ),
     ],
@@ -60,10 +63,10 @@ def test_every_end_has_its_sentence(result: Result, said: tuple[str, ...]) -> No
 def test_what_was_cut_is_told_with_its_size_and_where_it_lies() -> None:
     cut = replace(OK, truncated=True, stdout_bytes=104_857_600, stderr_bytes=999)
     assert _said(cut, here=" --home h") == (
-        "The record keeps the beginning and the end of 105 MB of stdout and 999 bytes of stderr."
-        " All of it, for a day: operator history show 7 --output --home h",
+        "The ledger keeps the beginning and the end of 105 MB of stdout and 999 bytes of stderr."
+        " Full output, for a day: operator history show 7 --output --home h",
     )
-    assert "of what it said." in _said(replace(OK, truncated=True))[0]
+    assert "of the output." in _said(replace(OK, truncated=True))[0]
 
 
 def test_not_everybody_who_is_left_is_named() -> None:

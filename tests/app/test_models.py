@@ -115,7 +115,7 @@ async def _pay(app: App, spent: Spent) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"usd_per_day": "0.5"}, "0.5 dollars"),
+        ({"usd_per_day": "0.5"}, "0.5 USD"),
         ({"tokens_per_day": "150"}, "150 tokens"),
         ({"usd_per_day": "0.75", "tokens_per_day": "500"}, ""),
     ],
@@ -145,7 +145,7 @@ async def test_when_the_budget_of_the_day_is_gone_the_reasoner_goes_on(
         assert isinstance(mind, Fallback)
         await mind.close()
     assert second.by == "reasoner"
-    assert "the budget of this day is used up (0.2 dollars" in second.note
+    assert "the daily budget is used up (0.2 USD" in second.note
     assert second.calls
     assert len(wire.heard) == 1
 
@@ -203,7 +203,7 @@ async def test_a_model_that_cannot_do_the_work_says_why(tmp_path: Path, wire: Wi
     assert not refused.tools
     assert refused.problem
     assert KEY not in refused.problem
-    assert "called no tool" in poet.problem
+    assert "did not call a tool" in poet.problem
     assert "no key is set" in missing.problem
     assert Tried("x").spent == Spent()
 

@@ -54,7 +54,7 @@ async def test_a_test_message_says_where_it_was_not_taken(tmp_path: Path) -> Non
     with sink() as people, opened(tmp_path, NOTIFY) as app:
         (tmp_path / "urls").write_text(f"{people.url()}\nnosuch://x\n")
         good, bad = await send_test(app)
-        assert people.titles == ["Operator: this is a test"]
+        assert people.titles == ["Operator: test notification"]
         assert (good.problem, bad) == ("", Tried(bad.name, "the address is not valid"))
 
 
@@ -71,9 +71,9 @@ async def test_who_has_no_addresses_is_told_so_and_nobody_else_is_stopped(
         with pytest.raises(ObservationError, match="cannot be read"):
             await run_notices(app)
         await send_notices(app)
-        assert "nobody is notified" in caplog.text
+        assert "notifications are not sent" in caplog.text
         (tmp_path / "urls").write_text("# nobody\n")
-        with pytest.raises(UsageError, match="There is no address"):
+        with pytest.raises(UsageError, match="contains no URL"):
             await send_test(app)
 
 

@@ -223,21 +223,21 @@ def _only_what_was_asked(wanted: object, book: Rulebook, changed: dict[str, obje
         ("allow host *.example.com", "more than one host"),
         ("allow host localhost (high)", "already"),
         ("allow host 10.1.2.3 (high)", "already"),
-        ("allow host 64:ff9b::7f00:1", "inside a network"),
-        ("allow host 2002:7f00:1::", "inside a network"),
-        ("allow host 127.0.0.1.nip.io", "inside a network"),
-        ("allow host 7f000001.nip.io", "inside a network"),
-        ("allow host db.10-0-0-1.example.com", "inside a network"),
-        ("allow host localhost.localdomain", "inside a network"),
+        ("allow host 64:ff9b::7f00:1", "is an internal address"),
+        ("allow host 2002:7f00:1::", "is an internal address"),
+        ("allow host 127.0.0.1.nip.io", "is an internal address"),
+        ("allow host 7f000001.nip.io", "is an internal address"),
+        ("allow host db.10-0-0-1.example.com", "is an internal address"),
+        ("allow host localhost.localdomain", "is an internal address"),
         ("allow host *", "more than one host"),
         ("allow host 10.0.0.0/8 port 80", "more than one host"),
-        ("allow host 10.0.0.3 port 80", "inside a network"),
-        ("allow host 127.0.0.1 port 80", "inside a network"),
-        ("allow host localhost", "inside a network"),
-        ("allow host 169.254.169.254 port 80 high", "denied"),
+        ("allow host 10.0.0.3 port 80", "is an internal address"),
+        ("allow host 127.0.0.1 port 80", "is an internal address"),
+        ("allow host localhost", "is an internal address"),
+        ("allow host 169.254.169.254 port 80 high", "policy denies"),
         ("allow command rm -rf /", "blocked"),
         ("allow command ls", "already"),
-        ("allow command kubectl delete pod x", "has to be meant"),
+        ("allow command kubectl delete pod x", "must be requested"),
         ("raise turns to 5000", "from 1 to 1000"),
         ("raise turns to 2.5", "whole number"),
         ("raise turns to 40", "already"),
@@ -317,7 +317,7 @@ def test_numbers_and_settings_are_set_where_they_stand() -> None:
     assert with_setting("x = 1 # y\n[t]\nx = 1\n", "x", "2") == "x = 2 # y\n[t]\nx = 1\n"
     assert with_setting("[t]\nx = 1\n", "x", "2") == "x = 2\n[t]\nx = 1\n"
     assert '{"id": "a"}' in with_rule("safe: []\n", "safe", {"id": "a"})
-    with pytest.raises(UsageError, match="cannot be added"):
+    with pytest.raises(UsageError, match="cannot be extended"):
         with_words("egress: [a]\n", "egress", "allow", ["x"])
 
 

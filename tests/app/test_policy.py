@@ -159,7 +159,7 @@ def test_a_policy_to_start_from_is_written_once(tmp_path: Path) -> None:
     assert written == tmp_path / "policy.yaml"
     assert check_policy(config, None).digest == built_in().digest
     written.write_text("mine")
-    with pytest.raises(UsageError, match="was not touched"):
+    with pytest.raises(UsageError, match="is not overwritten"):
         write_policy(config, None)
     assert written.read_text() == "mine"
     with pytest.raises(ConfigError, match="cannot be written"):

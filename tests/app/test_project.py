@@ -96,7 +96,7 @@ def test_every_problem_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
     assert all(one.evidence_refs for one in found)
     text = "\n".join(one.message for one in found)
     assert "operator.toml:1" in text
-    assert "notes.md:2 holds a secret (password)" in text
+    assert "notes.md:2 contains a secret (password)" in text
     assert "operator secrets set shop-token" in text
     assert "hunter2" not in text
 
@@ -111,7 +111,7 @@ def test_an_address_where_nobody_listens_is_a_dashboard_that_is_not_there(tmp_pa
     told = categories(issues(folder, home=str(tmp_path / "home")))
     assert told["dashboard_unavailable"] == "rerun"
     for nonsense in ("", "http://", "http://[", "host:port"):
-        assert why_unreached(nonsense) == "it is no address"
+        assert why_unreached(nonsense) == "it is not a valid address"
 
 
 def test_a_secret_that_is_set_and_not_bound_is_missing_still(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_switch_overrides_a_set_mode_which_overrides_the_configured(tmp_path
             "the mode of shop is execute: night",
             "the kill switch was turned on: enough",
             "the kill switch was turned off",
-            "the mode of shop is what is configured: day",
+            "the mode of shop is the configured one: day",
         ]
 
 
@@ -83,7 +83,7 @@ def test_only_what_executes_outside_a_rig_has_to_be_confirmed(tmp_path: Path) ->
         (rig / "rig.json").touch()
         assert list_unconfirmed(app, Mode.EXECUTE, ["ratelimiter"]) == []
         assert (app.is_rig("ratelimiter"), app.is_rig("shop")) == (True, False)
-        with pytest.raises(UsageError, match="no mode"):
+        with pytest.raises(UsageError, match="not a valid mode"):
             mode_named("often")
 
 
@@ -106,7 +106,7 @@ def test_a_held_agent_is_shown_and_let_go(tmp_path: Path) -> None:
         assert show_session(app, "host") == view
         assert asyncio.run(reset_session(app, "host", reason="seen")).held is False
         assert _told(app) == [
-            "host is in observe from here on, at 51: haste",
+            "host was switched to observe at risk 51: haste",
             "the session of host was reset: seen",
         ]
 

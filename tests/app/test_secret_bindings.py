@@ -244,7 +244,7 @@ def test_binding_waits_for_a_yes_to_exactly_this_secret(shop: App) -> None:
     waiting = asyncio.run(request(shop, asked, by=ADA))
     assert list_secrets(shop)[0].holders == ()
     keep(shop, value="another value by now")
-    with pytest.raises(ConflictError, match="the secret has changed since"):
+    with pytest.raises(ConflictError, match="the secret has changed since the request"):
         asyncio.run(approve(shop, waiting.id, ADA))
     again = asyncio.run(request(shop, binding_asked(shop, "db", holder_named("subject:shop"))))
     asyncio.run(decline(shop, again.id, ADA, reason="no"))
@@ -271,7 +271,7 @@ def test_a_binding_that_a_program_proposes_is_made_by_the_yes_of_a_person(shop: 
 def test_agents_change_no_secrets(shop: App, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(shop)
     monkeypatch.setenv(shop.surroundings.mark, "1")
-    with pytest.raises(AuthorityError, match="agents propose, and people answer"):
+    with pytest.raises(AuthorityError, match="Agents propose, and people decide"):
         keep(shop, value="the value of an agent")
     with pytest.raises(AuthorityError):
         asyncio.run(remove_secret(shop, "db"))
@@ -299,7 +299,7 @@ def test_trying_tells_who_gets_on_with_it(shop: App) -> None:
     keep(shop)
     (alone,) = asyncio.run(try_secret(shop, "db"))
     assert isinstance(alone, TriedSecret)
-    assert (alone.works, alone.detail) == (True, "its value is there")
+    assert (alone.works, alone.detail) == (True, "its value is set")
     bind(shop, "subject:shop")
     bind(shop, "command:psql *", "PGPASSWORD")
     found = {one.holder: one for one in asyncio.run(try_secret(shop, "db"))}

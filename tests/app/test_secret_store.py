@@ -94,7 +94,7 @@ def test_damage_and_another_key_are_told_and_nothing_is_lost(tmp_path: Path) -> 
             known.clear()
     store.path.write_bytes(whole)
     store.key.write_bytes(bytes(32))
-    with pytest.raises(StoreError, match="another key"):
+    with pytest.raises(StoreError, match="the wrong key"):
         store.all()
     store.key.unlink()
     with pytest.raises(StoreError, match=r"secrets\.key"):
@@ -253,7 +253,7 @@ def test_the_keyring_has_the_value_where_there_is_one(tmp_path: Path) -> None:
         assert list(ring.kept.values()) == [VALUE]
         store.drop(secret)
         store.drop(secret)
-        with pytest.raises(StoreError, match="not in the keyring any more"):
+        with pytest.raises(StoreError, match="no longer in the keyring"):
             store.value(secret)
     finally:
         keyring.set_keyring(before)

@@ -82,7 +82,7 @@ async def test_tickets_of_a_subject_that_is_removed_are_closed_with_the_reason(
             one for one in app.store.entries.newest(limit=100) if one.kind is Kind.TICKET_CLOSED
         ]
         assert entry.actor.type == "system"
-        assert "'shop' was taken down or removed" in entry.payload["reason"]
+        assert "'shop' was removed" in entry.payload["reason"]
         left = app.store.tickets.get(other.id)
         assert left is not None
         assert left.state is TicketState.OPEN, "others may watch what we never knew"

@@ -66,13 +66,13 @@ async def test_the_sentences_say_what_happened(tmp_path: Path) -> None:
     assert "not run" in _told(entries, Kind.REFUSED)[0].text
     assert "node-1 mended" in _told(entries, Kind.TOOL_RESULT)[-1].text
     assert _told(entries, Kind.PROOF)[0].tone == "good"
-    assert _told(entries, Kind.TICKET_RESOLVED)[0].text.startswith("RESOLVED with a proof")
+    assert _told(entries, Kind.TICKET_RESOLVED)[0].text.startswith("RESOLVED with proof")
 
 
 async def test_a_diagnosis_is_told_with_its_evidence_and_its_choice(tmp_path: Path) -> None:
     (line,) = _told(await _journey(tmp_path), Kind.DIAGNOSIS)
     assert "97.0% sure" in line.text
-    for word in ("evidence: ", "not process_hung", "option: mend", "choice: mend(node-1)"):
+    for word in ("evidence: ", "ruled out: process_hung", "option: mend", "choice: mend(node-1)"):
         assert any(detail.startswith(word) for detail in line.details), word
 
 
@@ -98,7 +98,7 @@ def _entry(kind: Kind, **payload: object) -> Entry:
 async def test_what_people_said_is_told_with_what_is_missing() -> None:
     yes = {"state": "pending", "answer": "approved", "decided_by": "ada", "reason": "go on"}
     (first,) = lines_of(_entry(Kind.APPROVAL_DECIDED, **yes))
-    assert first.text == "approved by ada: go on; one more has to say so"
+    assert first.text == "approved by ada: go on; a second approval is required"
     (last,) = lines_of(_entry(Kind.APPROVAL_DECIDED, **yes | {"state": "approved", "reason": ""}))
     assert last.text == "approved by ada"
     (louder,) = lines_of(_entry(Kind.APPROVAL_ESCALATED, id="a1", reason="no answer in 60 s"))

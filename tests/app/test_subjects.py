@@ -150,5 +150,5 @@ async def test_subjects_that_come_are_watched_and_those_that_go_are_not(
 
 @pytest.mark.asyncio
 async def test_all_and_some_contradict_each_other(app: App) -> None:
-    with pytest.raises(UsageError, match="contradict"):
+    with pytest.raises(UsageError, match="cannot be used together"):
         await service.monitor(app, ["shop"], every=True)

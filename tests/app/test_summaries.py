@@ -105,7 +105,7 @@ async def test_too_many_are_not_kept_in_memory(
         summaries.note(_run(), seq, "said")
     await summaries.finish("run-1")
     assert [one.payload["of"] for one in _summaries(store)] == [1, 2]
-    assert "too many wait already" in caplog.text
+    assert "the queue is full" in caplog.text
 
 
 class _Closed:

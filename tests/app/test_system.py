@@ -45,7 +45,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(NotFoundError, match="is gone"):
+    with pytest.raises(NotFoundError, match="no longer exists"):
         system_state({})
 
 

@@ -80,7 +80,7 @@ async def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         call = Call("read_file", ("pth=/a", "offset=x", "odd", "path=/a"), {"path": "/b"})
         with pytest.raises(UsageError) as raised:
             await propose_call(app, call)
-        for part in ("'odd' is not", "'path' is there twice", "mean 'path'", "'offset' must be"):
+        for part in ("'odd' is not", "'path' is given twice", "mean 'path'", "'offset' must be"):
             assert part in str(raised.value)
         assert raised.value.next_step == "See: operator tools show read_file"
         assert app.store.entries.newest(limit=1) == []

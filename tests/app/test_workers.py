@@ -94,6 +94,6 @@ async def test_an_agent_holds_its_tickets_under_the_name_it_is_listed_by(
 @pytest.mark.parametrize("name", ["a:b", "a\nb", "x" * 65])
 async def test_a_name_that_cannot_be_told_apart_is_refused(tmp_path: Path, name: str) -> None:
     with opened(tmp_path) as app:
-        with pytest.raises(UsageError, match="cannot be called"):
+        with pytest.raises(UsageError, match="not a valid name"):
             await run_worker(app, engine="local", name=name)
         assert list_workers(app) == []

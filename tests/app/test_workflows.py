@@ -426,7 +426,7 @@ async def test_what_a_workflow_is_about_has_to_be_there(tmp_path: Path) -> None:
         ended = await tick(app)
         assert ended is not None
         assert ended.state is WorkflowState.FAILED
-        assert "no subject" in ended.reason
+        assert "No subject" in ended.reason
 
 
 async def test_a_definition_is_told_with_all_its_mistakes(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ async def test_a_definition_is_told_with_all_its_mistakes(tmp_path: Path) -> Non
             read_definition(app, path)
         with pytest.raises(UsageError, match="cannot be read"):
             read_definition(app, tmp_path / "gone.yaml")
-        with pytest.raises(UsageError, match="no workflow state"):
+        with pytest.raises(UsageError, match="not a valid workflow state"):
             list_workflows(app, states=["happy"])
         with pytest.raises(NotFoundError, match="no workflow"):
             show_workflow(app, "workflow-9")

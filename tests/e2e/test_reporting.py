@@ -137,7 +137,7 @@ def test_a_notifier_that_fails_stops_no_ticket_and_is_seen(home: Home) -> None:
         people.refuse = 0
         _configured(home, NOTIFY, people.url())
         assert home.run("notify", "test").code == 0
-        assert "Operator: this is a test" in people.titles
+        assert "Operator: test notification" in people.titles
 
 
 def test_alerts_by_http_become_tickets_and_are_listed(home: Home) -> None:
@@ -172,9 +172,9 @@ def test_alerts_by_http_become_tickets_and_are_listed(home: Home) -> None:
 def test_what_is_not_configured_is_said_in_a_sentence(home: Home) -> None:
     _configured(home, "")
     for words, sentence in (
-        (("alerts", "serve"), "There are no triggers."),
-        (("notify", "run"), "Nobody is to be notified."),
-        (("notify", "test"), "Nobody is to be notified."),
+        (("alerts", "serve"), "No triggers are configured."),
+        (("notify", "run"), "Notifications are not configured."),
+        (("notify", "test"), "Notifications are not configured."),
     ):
         done = home.run(*words)
         assert done.code == 2

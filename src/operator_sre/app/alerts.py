@@ -35,7 +35,7 @@ __all__ = [
 
 BODY_BYTES_MAX = 1 << 20
 LIST_MAX = 1000
-# Refusals of a trigger are told once, and then summed up no more often than this.
+# The first refusal of a trigger is recorded at once; later ones are summed up at this interval.
 REFUSED_EVERY_S = 60.0
 SIGNATURES_MAX = 10_000
 log = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a sender is told: a status of HTTP, and a document."""
+    """The answer to a sender: an HTTP status and a document."""
 
     status: int
     document: Mapping[str, object]
 
 
 def list_alerts(app: App, *, firing: bool, subject: str) -> Sequence[Alert]:
-    """The newest alerts first: those that fire, or those that are over as well."""
+    """Alerts, newest first: firing ones, or all."""
     return app.store.alerts.find(firing=firing or None, subject=subject, limit=LIST_MAX)
 
 
@@ -62,16 +62,16 @@ def alerted_plugin(app: App, name: str) -> Plugin:
 
     return Plugin(
         name=name,
-        sentence="alerts from elsewhere, about nothing that is watched here",
+        sentence="alerts from other systems, for which no subject is configured",
         subject=subject,
-        notes="Only the alert is known. Say what it says, and hand it to a person.",
+        notes="Only the alert is known. Report what it contains, and escalate.",
     )
 
 
 def refused_answer(status: int, category: str, message: str, action: str) -> Answer:
     """An error in the one form that programs know."""
-    told = {"category": category, "message": message, "next_action": action}
-    return Answer(status, {"error": told})
+    fields = {"category": category, "message": message, "next_action": action}
+    return Answer(status, {"error": fields})
 
 
 class Receiver:
@@ -80,39 +80,38 @@ class Receiver:
     def __init__(self, app: App) -> None:
         self._app = app
         self._engine = app.engine()
-        self._triggers = {one.name: one for one in app.config.triggers}
+        self._triggers = {trigger.name: trigger for trigger in app.config.triggers}
         self._refused: dict[str, _Refused] = {}
         self._signed: OrderedDict[str, float] = OrderedDict()
         self._due: dict[str, asyncio.Event] = {}
 
     @property
     def paths(self) -> Sequence[str]:
-        """Where each trigger is told of alerts."""
+        """The path of each trigger."""
         return [f"/alerts/{name}" for name in self._triggers]
 
     def check(self, host: str) -> None:
         """UsageError with the first reason not to listen there."""
         if not self._triggers:
             raise UsageError(
-                "There are no triggers.", next_step="Add [triggers.NAME] to operator.toml."
+                "No triggers are configured.", next_step="Add [triggers.NAME] to operator.toml."
             )
-        known = {one.name for one in self._app.config.subjects}
+        known = {known.name for known in self._app.config.subjects}
         for trigger in self._triggers.values():
             name = trigger.name
             if not trigger.guarded and not trigger.open:
                 raise ConfigError(
-                    f"Trigger {name!r} trusts anybody.",
-                    next_step="Add token_file or hmac_file; or open = 1, which is for loopback"
-                    " only.",
+                    f"Trigger {name!r} has no authentication.",
+                    next_step="Add token_file or hmac_file; or open = 1, for loopback only.",
                 )
             if not trigger.guarded and not is_loopback(host):
                 raise ConfigError(
-                    f"Trigger {name!r} is open, and {host!r} is not loopback.",
+                    f"Trigger {name!r} has open = 1, and {host!r} is not a loopback address.",
                     next_step="Add token_file or hmac_file, or listen on 127.0.0.1.",
                 )
             if not trigger.subject and name in known:
                 raise ConfigError(
-                    f"Trigger {name!r} has the name of a subject.",
+                    f"Trigger {name!r} has the same name as a subject.",
                     next_step=f'Rename it, or add: subject = "{name}"',
                 )
             for file in filter(None, (trigger.token_file, trigger.hmac_file)):
@@ -121,7 +120,7 @@ class Receiver:
             if trigger.subject:
                 self._app.choose([trigger.subject])
             subject = self._engine.pipeline.controls(trigger.about).subject
-            names = [one.name for one in subject.invariants]
+            names = [invariant.name for invariant in subject.invariants]
             if trigger.invariant and trigger.invariant not in names:
                 raise NotFoundError(
                     f"{trigger.subject!r} has no invariant {trigger.invariant!r}.",
@@ -137,7 +136,7 @@ class Receiver:
             return refused_answer(
                 404,
                 ErrorCategory.POLICY_VALIDATION_FAILED,
-                "There is no such trigger.",
+                "unknown trigger",
                 NextAction.FIX_CODE,
             )
         now = self._app.clock.now()
@@ -151,14 +150,16 @@ class Receiver:
             return refused_answer(400, category, str(error), NextAction.FIX_CODE)
         except OperatorError as error:
             # The sender tries again: Alertmanager does so for every answer of 500 and above.
-            log.error("cannot take an alert: %s", error, extra={"subject": trigger.about})
-            message = "The alert could not be taken now; send it again."
+            log.error("cannot store an alert: %s", error, extra={"subject": trigger.about})
+            message = "The alert could not be stored. Send it again."
             return refused_answer(503, error.category, message, NextAction.RERUN)
 
     async def run(self) -> None:
         """File what comes, and watch what only triggers see, until cancelled."""
-        about = dict.fromkeys(one.about for one in self._triggers.values())
-        alone = dict.fromkeys(one.about for one in self._triggers.values() if not one.subject)
+        about = dict.fromkeys(trigger.about for trigger in self._triggers.values())
+        alone = dict.fromkeys(
+            trigger.about for trigger in self._triggers.values() if not trigger.subject
+        )
         async with asyncio.TaskGroup() as group:
             for subject in about:
                 self._due[subject] = asyncio.Event()
@@ -182,18 +183,18 @@ class Receiver:
         alerts = [
             Alert(
                 trigger=trigger.name,
-                fingerprint=one.fingerprint,
-                name=one.name,
+                fingerprint=alert.fingerprint,
+                name=alert.name,
                 subject=trigger.about,
-                target=self._target_of(trigger, one.place),
-                invariant=trigger.invariant or f"alert:{one.name}",
-                severity=one.severity,
-                summary=one.summary,
-                since=one.since,
-                firing=one.firing,
-                labels=one.labels,
+                target=self._target_of(trigger, alert.place),
+                invariant=trigger.invariant or f"alert:{alert.name}",
+                severity=alert.severity,
+                summary=alert.summary,
+                since=alert.since,
+                firing=alert.firing,
+                labels=alert.labels,
             )
-            for one in told
+            for alert in told
         ]
         changes = await self._app.store.alerts.take(alerts)
         if signature:
@@ -205,9 +206,9 @@ class Receiver:
         return _answer(alerts, changes)
 
     def _target_of(self, trigger: Trigger, place: str) -> str:
-        """The part of the subject that is meant; all of it where none goes by that name."""
+        """The target that an alert names; empty for the whole subject where none has that name."""
         if not trigger.subject:
-            shown = "".join(one if one.isprintable() else "?" for one in place)[:120]
+            shown = "".join(target if target.isprintable() else "?" for target in place)[:120]
             return shown or trigger.name
         try:
             targets = self._app.targets_of(trigger.subject)
@@ -219,34 +220,40 @@ class Receiver:
         return trigger.subject
 
     async def _file(self, subject: str) -> None:
-        """Look at once when something was told; whatever comes meanwhile shares the next look."""
+        """Check at once after an alert; alerts that arrive meanwhile share the next check."""
         due = self._due[subject]
         while True:
             await due.wait()
             due.clear()
             try:
                 await self._engine.pipeline.watch(subject)
-            except OperatorError as error:  # the monitor files it at its next look
-                log.error("cannot look at %s: %s", subject, error)
+            except OperatorError as error:  # the monitor records it at its next check
+                log.error("cannot check %s: %s", subject, error)
 
     async def _refuse(self, trigger: Trigger, why: str, sender: str) -> Answer:
         known = self._refused.setdefault(trigger.name, _Refused())
         if count := known.due(self._app.clock.monotonic()):
-            log.warning("%s was told by %s, but %s (%d times)", trigger.name, sender, why, count)
+            log.warning(
+                "alert to trigger %s from %s refused: %s (%d times)",
+                trigger.name,
+                sender,
+                why,
+                count,
+            )
             payload = {"trigger": trigger.name, "sender": sender, "reason": why, "count": count}
             by = Actor(id=f"trigger:{trigger.name}", type="trigger")
             await self._app.store.journal.append(Draft(Kind.TRIGGER_REFUSED, payload, actor=by))
         return refused_answer(
             401,
             ErrorCategory.TRIGGER_AUTH_FAILED,
-            f"The notification was not taken: {why}.",
+            f"The alert was refused: {why}.",
             NextAction.SET_SECRET,
         )
 
 
 @dataclass(slots=True)
 class _Refused:
-    """How often a trigger was refused since it was last told of."""
+    """How often a trigger was refused since the last record."""
 
     count: int = 0
     told_at: float = field(default=float("-inf"))
@@ -262,9 +269,14 @@ class _Refused:
 
 def _answer(alerts: Sequence[Alert], changes: Sequence[AlertChange]) -> Answer:
     counts = {change.value: list(changes).count(change) for change in AlertChange}
-    told = [
-        {"name": one.name, "target": one.target, "fingerprint": one.fingerprint, "change": change}
-        for one, change in zip(alerts, changes, strict=True)
+    listed = [
+        {
+            "name": alert.name,
+            "target": alert.target,
+            "fingerprint": alert.fingerprint,
+            "change": change,
+        }
+        for alert, change in zip(alerts, changes, strict=True)
     ]
     new = counts[AlertChange.FIRED] + counts[AlertChange.CLEARED]
-    return Answer(202 if new else 200, {**counts, "alerts": told})
+    return Answer(202 if new else 200, {**counts, "alerts": listed})

@@ -36,7 +36,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """What a person said about other commands than this one, in their words; nothing is once."""
+    """The standing rule that a person asks for with an approval; empty for none."""
 
     likeness: str = ""
     scope: str = ""
@@ -45,7 +45,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request with its answer, and the rule that was made of it, or waits for somebody else."""
+    """A decided request, and its standing rule or the confirmation that the rule awaits."""
 
     approval: Approval
     rule: StandingRule | None = None
@@ -63,18 +63,18 @@ class ApprovalView:
 
     @property
     def state(self) -> str:
-        """Where it stands; one that nobody marked as expired has expired all the same."""
+        """The state; a pending request after its deadline is expired."""
         late = self.approval.state is ApprovalState.PENDING and self.left_s <= 0
         return (ApprovalState.EXPIRED if late else self.approval.state).value
 
 
 def list_approvals(app: App, *, pending_only: bool) -> Sequence[Approval]:
-    """Requests, oldest first; those that can still be answered, or all."""
+    """Requests, oldest first: pending ones, or all."""
     if not pending_only:
         return app.store.approvals.find()
     now = app.clock.now()
     pending = app.store.approvals.find(states=(ApprovalState.PENDING,))
-    return [one for one in pending if one.expires_at > now]
+    return [approval for approval in pending if approval.expires_at > now]
 
 
 def page_of_approvals(
@@ -104,9 +104,9 @@ def show_approval(app: App, approval: str) -> ApprovalView:
 async def approve(
     app: App, approval: str, *, reason: str, always: Always | None = None, seen: int | None = None
 ) -> Answered:
-    """Say yes in the name of whoever is signed in, once or for always.
+    """Approve as the signed-in person, once or always.
 
-    A rule that cannot be made answers nothing, and one is made only when all have said yes.
+    If the rule is invalid, nothing is approved; it is created with the last required approval.
     """
     must_be_a_person(app)
     known = _as_seen(app, approval, seen)
@@ -115,13 +115,15 @@ async def approve(
     if isinstance(permissions, NoMore) and (
         why := permissions.may_approve_own(signed_in(), known.requester)
     ):
-        raise AuthorityError(why, next_step="Approve it in a terminal, or ask somebody who may.")
+        raise AuthorityError(
+            why, next_step="Approve the request in a terminal, or ask another approver."
+        )
     rule = _rule(app, known, always or Always(), reason)
     state = ApprovalState.APPROVED
     decided = await app.answering.answer(known, state, by=signed_in(), reason=reason)
     if rule is None or decided.state is not ApprovalState.APPROVED:
         return Answered(decided)
-    # Whoever says always means it; where nobody may confirm their own, another has to.
+    # --always counts as confirmation; without self-approval another person must confirm.
     from operator_sre.app.confirmations import cross
     from operator_sre.app.restraints import rule_asked
 
@@ -130,7 +132,7 @@ async def approve(
 
 
 async def reject(app: App, approval: str, *, reason: str, seen: int | None = None) -> Approval:
-    """Say no in the name of whoever is signed in; the mind is told why."""
+    """Reject as the signed-in person; the agent receives the reason."""
     must_be_a_person(app)
     known = _as_seen(app, approval, seen)
     state = ApprovalState.REJECTED
@@ -138,12 +140,12 @@ async def reject(app: App, approval: str, *, reason: str, seen: int | None = Non
 
 
 async def withdraw(app: App, approval: str, *, reason: str) -> Approval:
-    """Take a request back: for whoever asked, and for whoever may answer it."""
+    """Withdraw a request: for its requester and for approvers."""
     must_be_a_person(app)
     known, person = _as_seen(app, approval, None), signed_in()
     refusal = "" if person == known.requester.id else app.permissions.may_approve(person, known)
     if refusal:
-        raise AuthorityError(refusal, next_step="Ask somebody who may.")
+        raise AuthorityError(refusal, next_step="Ask an approver.")
     state, by = ApprovalState.WITHDRAWN, Actor(person, "user")
     return await app.store.approvals.decide(
         approval, state, by=by, reason=reason, version=known.version
@@ -161,13 +163,13 @@ def show_rule(app: App, rule: str) -> StandingRule:
     if found is None:
         raise NotFoundError(
             f"There is no standing rule {rule!r}.",
-            next_step="See them with: operator approvals rules",
+            next_step="List them with: operator approvals rules",
         )
     return found
 
 
 async def revoke_rule(app: App, rule: str, *, reason: str) -> StandingRule:
-    """It allows nothing from now on: for whoever made it, and for an admin."""
+    """Revoke a standing rule: for its creator and for admins."""
     must_be_a_person(app)
     known, person = show_rule(app, rule), signed_in()
     mine = person == known.made_by
@@ -187,7 +189,7 @@ def _rule(app: App, approval: Approval, always: Always, reason: str) -> Standing
     if not always.likeness:
         if always.scope or always.path:
             raise UsageError(
-                "--scope and --path are about what is allowed for always.",
+                "--scope and --path require --always.",
                 next_step="Add: --always exact, flags or path",
             )
         return None
@@ -195,7 +197,7 @@ def _rule(app: App, approval: Approval, always: Always, reason: str) -> Standing
     scope = _one_of(Scope, always.scope or Scope.TICKET, "--scope")
     if bool(always.path) is not (likeness is Likeness.PATH):
         raise UsageError(
-            "--path and --always path belong together.",
+            "--path and --always path must be used together.",
             next_step="Use: --always path --path /srv/app",
         )
     return app.standing.rule_of(
@@ -212,5 +214,7 @@ def _rule(app: App, approval: Approval, always: Always, reason: str) -> Standing
 
 def _one_of(kind: type[E], text: str, option: str) -> E:
     if text not in set(kind):
-        raise UsageError(f"{option} cannot be {text!r}.", next_step=f"One of: {', '.join(kind)}.")
+        raise UsageError(
+            f"{text!r} is not a valid value of {option}.", next_step=f"One of: {', '.join(kind)}."
+        )
     return kind(text)

@@ -72,9 +72,9 @@ class EntryPages:
         if self.ticket is None and not self.run:
             # Nothing is ever missing in the chain, so that the page can be counted.
             found = entries.after(max(0, before - 1 - limit), limit=limit)
-            return [one for one in reversed(found) if one.seq < before]
+            return [entry for entry in reversed(found) if entry.seq < before]
         story = entries.newest(limit=ENTRIES_MAX, ticket=self.ticket, run=self.run)
-        return [one for one in story if one.seq < before][:limit]
+        return [entry for entry in story if entry.seq < before][:limit]
 
 
 def list_runs(app: App, *, limit: int) -> Sequence[RunRecord]:
@@ -98,7 +98,7 @@ def show_record(app: App, run: str) -> RunRecord:
     record = app.store.runs.get(run)
     if record is None:
         raise NotFoundError(
-            f"There is no run {run!r}.", next_step="See them with: operator audit list"
+            f"There is no run {run!r}.", next_step="List them with: operator audit list"
         )
     return record
 
@@ -114,7 +114,7 @@ def show_entry(app: App, seq: int) -> Entry:
     entry = app.store.entries.get(seq)
     if entry is None:
         raise NotFoundError(
-            f"There is no entry {seq}.", next_step="See the newest with: operator audit list"
+            f"There is no entry {seq}.", next_step="List the newest with: operator audit list"
         )
     return entry
 
@@ -134,7 +134,7 @@ def verify_ledger(
 ) -> Report:
     """Walk the whole chain, with its signatures, its anchors and the head that the home keeps."""
     known = [*read_anchors(anchors)] if anchors else []
-    with suppress(StoreError):  # one that is not ours says nothing of the chain
+    with suppress(StoreError):  # a head of another store is no evidence
         if kept := kept_head(app.config, app.clock, app.key).read():
             known.append(Anchor(kept[0], kept[1].hex()))
     return verify(
@@ -147,7 +147,7 @@ def verify_ledger(
 
 
 async def record_damage(app: App, damages: Sequence[Damage]) -> Entry:
-    """Set damaged entries aside and go on in a new segment; said twice, done once."""
+    """Set damaged entries aside and continue in a new segment. Idempotent."""
     found = [(damage.seq, damage.kind.value, damage.detail) for damage in damages]
     return await app.store.quarantine.begin_segment(found)
 
@@ -187,7 +187,7 @@ async def post_anchor(line: str, url: str) -> None:
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise OperatorError(f"The anchor could not be sent: {type(error).__name__}.") from error
     if not answer.is_success:
-        raise OperatorError(f"The anchor was not taken: status {answer.status_code}.")
+        raise OperatorError(f"The anchor was refused with status {answer.status_code}.")
 
 
 def export_bundle(app: App, path: Path, wanted: Filter) -> int:

@@ -1,4 +1,4 @@
-"""A project as one signed file: made after a look for secrets, verified before it is used.
+"""A project as one signed file: scanned for secrets when packed, verified before use.
 
 As bytes it is the same from the same files, and signed to the last of them.
 """
@@ -115,7 +115,7 @@ class Installed:
 
 
 async def pack_project(app: App, folder: Path, output: Path | None = None) -> Packed:
-    """Look for secrets, then write the bundle of a project here, or where it is said."""
+    """Scan for secrets, then write the bundle of a project, by default here."""
     packed = _write_bundle(app, folder, output)
     payload = {
         "project": packed.name,
@@ -132,18 +132,27 @@ def _write_bundle(app: App, folder: Path, output: Path | None) -> Packed:
     place = folder.expanduser().absolute()
     if not (place / "operator.toml").is_file():
         raise UsageError(
-            f"{str(place)!r} is no project: it has no operator.toml.",
-            next_step="Make one with: operator init",
+            f"{str(place)!r} is not a project: it has no operator.toml.",
+            next_step="Create one with: operator init",
         )
     name = re.sub(r"[^A-Za-z0-9._-]", "-", place.name).strip(".-") or "project"
     file = (output or Path.cwd() / f"{name}.operator").expanduser().absolute()
-    files = [one for one in collect(place, without=(app.config.home,)) if place / one.path != file]
+    found = collect(place, without=(app.config.home,))
+    files = [member for member in found if place / member.path != file]
     refuse_secrets(app.config, files)
+    from importlib.metadata import entry_points  # not quickly loaded
+
+    # The plug-ins of the project's subjects, each with its distribution and version.
+    config = load_config(flags={}, environ={}, cwd=place)
+    plugins = {subject.plugin: dict.fromkeys(_PLUGIN_KEYS, "") for subject in config.subjects}
+    for point in entry_points(group=GROUP):
+        if point.name in plugins and point.dist is not None:
+            plugins[point.name] |= {"distribution": point.dist.name, "version": point.dist.version}
     lock = sign_lock(
         app.key,
         name=name,
         versions={"operator-sre": __version__},
-        plugins=_list_plugins(place),
+        plugins=[{**plugins[plugin], "name": plugin} for plugin in sorted(plugins)],
         files=files,
     )
     data = seal_files(app.key, [Collected(LOCK, lock), *files])
@@ -163,18 +172,6 @@ def _write_bundle(app: App, folder: Path, output: Path | None) -> Packed:
     return Packed(str(file), sha256_of(data), len(data), len(files), app.key.key, name)
 
 
-def _list_plugins(folder: Path) -> list[dict[str, str]]:
-    """What the subjects of a project are made with: each plug-in, who brings it, which version."""
-    from importlib.metadata import entry_points  # not quickly loaded
-
-    config = load_config(flags={}, environ={}, cwd=folder)
-    plugins = {one.plugin: dict.fromkeys(_PLUGIN_KEYS, "") for one in config.subjects}
-    for point in entry_points(group=GROUP):
-        if point.name in plugins and point.dist is not None:
-            plugins[point.name] |= {"distribution": point.dist.name, "version": point.dist.version}
-    return [{**plugins[name], "name": name} for name in sorted(plugins)]
-
-
 def is_trusted(app: App, bundle: Bundle, key: str = "") -> bool:
     """Whether its key is known: named, our own, or of what was installed here before.
 
@@ -182,17 +179,17 @@ def is_trusted(app: App, bundle: Bundle, key: str = "") -> bool:
     """
     if key:
         if key.lower() != bundle.key:
-            raise damage_error(f"it is signed by {bundle.key}, not by the key that was named")
+            raise damage_error(f"it is signed by {bundle.key}, not by the given key")
         return True
     if bundle.key == app.key.key:
         return True
     before = app.store.entries.newest(limit=INSTALLS_MAX, kind=Kind.PROJECT_INSTALLED)
-    signers = {one.payload.get("signer") for one in before}
-    same = {one.payload.get("signer") for one in before if one.payload["project"] == bundle.name}
+    signers = {name.payload.get("signer") for name in before}
+    same = {name.payload.get("signer") for name in before if name.payload["project"] == bundle.name}
     if same and bundle.key not in same:
         raise damage_error(
-            f"{bundle.name!r} was signed by another key when it was installed before",
-            step=f"If its maker has a new key, name it: --key {bundle.key}",
+            f"an earlier version of {bundle.name!r} was signed by another key",
+            step=f"If its author has a new key, pass it: --key {bundle.key}",
         )
     return bundle.key in signers
 
@@ -218,25 +215,25 @@ def _unpack(bundle: Bundle, folder: Path) -> Path:
         not place.is_dir() or place.is_symlink() or any(place.iterdir())
     ):
         raise UsageError(
-            f"{str(place)!r} is there already, and is not overwritten.",
-            next_step="Name another folder with --to.",
+            f"{str(place)!r} already exists and is not overwritten.",
+            next_step="Name another directory with --to.",
         )
     draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         draft.mkdir(mode=0o755)
-        for one in (Collected(LOCK, bundle.lock), *bundle.files):
-            path = draft / one.path
+        for packed in (Collected(LOCK, bundle.lock), *bundle.files):
+            path = draft / packed.path
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            mode = 0o755 if one.executable else 0o644
+            mode = 0o755 if packed.executable else 0o644
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
             with os.fdopen(handle, "wb") as file:
-                file.write(one.data)
+                file.write(packed.data)
         draft.rename(place)
     except OSError as error:
         raise OperatorError(
             f"{str(place)!r} cannot be written: {error.strerror}; nothing was installed.",
-            next_step="Make room, or name another folder with --to.",
+            next_step="Free disk space, or name another directory with --to.",
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -248,31 +245,36 @@ def lock_problems(folder: Path) -> Iterator[tuple[ErrorCategory, str, str]]:
     from importlib.metadata import PackageNotFoundError, version  # not quickly loaded
 
     wrong = ErrorCategory.PACKAGE_VERIFICATION_FAILED
-    own = f"Install it again; or, if the change is yours, remove {LOCK} and pack it anew."
+    own = f"Install it again; or, if you made the change, remove {LOCK} and pack it again."
     try:
         manifest = read_lock(folder / LOCK)
-        there = {one.path: sha256_of(one.data) for one in collect(folder)}
+        there = {file.path: sha256_of(file.data) for file in collect(folder)}
     except OperatorError as error:
         yield wrong, error.message, error.next_step
         return
-    for path, one in manifest["files"].items():
-        if there.get(path) != one["sha256"]:
-            how = "is missing" if path not in there else "is not what was signed"
+    for path, details in manifest["files"].items():
+        if there.get(path) != details["sha256"]:
+            how = "is missing" if path not in there else "differs from the signed file"
             yield wrong, f"{str(folder / path)!r} {how}.", own
     for path in sorted(set(there) - set(manifest["files"])):
-        yield wrong, f"{str(folder / path)!r} is not in what was signed.", own
-    conflict, step = ErrorCategory.DEPENDENCY_CONFLICT, "Install the version that it was made with."
+        yield wrong, f"{str(folder / path)!r} is not part of the signed bundle.", own
+    conflict, step = (
+        ErrorCategory.DEPENDENCY_CONFLICT,
+        "Install the version that the bundle was packed with.",
+    )
     for plugin in manifest["plugins"]:
         name, distribution, packed = (plugin[key] for key in _PLUGIN_KEYS)
         try:
             here = version(distribution) if distribution else packed
         except PackageNotFoundError:
-            yield conflict, f"The plug-in {name!r} needs {distribution!r}, not installed.", step
+            yield (
+                conflict,
+                f"Plug-in {name!r} requires {distribution!r}, which is not installed.",
+                step,
+            )
             continue
         if here != packed:
-            why = (
-                f"The plug-in {name!r} was packed with {distribution} {packed}, and here is {here}."
-            )
+            why = f"Plug-in {name!r} was packed with {distribution} {packed}; {here} is installed."
             yield conflict, why, step
 
 
@@ -289,14 +291,14 @@ def sign_lock(
         "format": FORMAT,
         "name": name,
         "versions": dict(versions),
-        "plugins": [dict(one) for one in plugins],
+        "plugins": [dict(plugin) for plugin in plugins],
         "files": {
-            one.path: {
-                "sha256": sha256_of(one.data),
-                "bytes": len(one.data),
-                "executable": one.executable,
+            file.path: {
+                "sha256": sha256_of(file.data),
+                "bytes": len(file.data),
+                "executable": file.executable,
             }
-            for one in files
+            for file in files
         },
     }
     signature = key.sign(_LOCKED + hashlib.sha256(_canonical(manifest)).digest())
@@ -319,11 +321,11 @@ def _archive(files: Sequence[Collected]) -> bytes:
     """Files as a tar that is the same wherever it is made."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for one in files:
-            member = tarfile.TarInfo(one.path)
-            member.size, member.mtime = len(one.data), 0
-            member.mode = 0o755 if one.executable else 0o644
-            tar.addfile(member, io.BytesIO(one.data))
+        for file in files:
+            member = tarfile.TarInfo(file.path)
+            member.size, member.mtime = len(file.data), 0
+            member.mode = 0o755 if file.executable else 0o644
+            tar.addfile(member, io.BytesIO(file.data))
     return made.getvalue()
 
 
@@ -333,26 +335,29 @@ def read_bundle(file: Path) -> Bundle:
     begin = len(_GZIP_HEAD)
     comment = _COMMENT.match(data, begin, begin + _COMMENT_BYTES_MAX)
     if not data.startswith(_GZIP_HEAD) or comment is None:
-        raise damage_error("it is no bundle, or its beginning is damaged")
+        raise damage_error("it is not a bundle, or its header is damaged")
     key, signature = comment[1].decode(), bytes.fromhex(comment[2].decode())
     signed = _SIGNED + hashlib.sha256(data[comment.end() :]).digest()
     if not signature_holds(key, signed, signature):
-        raise damage_error("its signature does not hold")
+        raise damage_error("its signature is invalid")
     unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         archive = unpacker.decompress(data, TAR_BYTES_MAX)
     except zlib.error as error:
         raise damage_error("it cannot be unpacked") from error
     if not unpacker.eof or unpacker.unused_data:
-        raise damage_error("it is larger than a project may be, or something hangs on behind it")
+        raise damage_error("it is too large, or data follows the archive")
     files = _read_archive(archive)
     if not files or files[0].path != LOCK:
         raise damage_error("it has no manifest")
     manifest, signer = _read_manifest(files[0].data)
     if signer != key:
         raise damage_error("its manifest is signed by another key")
-    listed = {path: (one["sha256"], one["executable"]) for path, one in manifest["files"].items()}
-    there = {one.path: (sha256_of(one.data), one.executable) for one in files[1:]}
+    listed = {
+        path: (details["sha256"], details["executable"])
+        for path, details in manifest["files"].items()
+    }
+    there = {member.path: (sha256_of(member.data), member.executable) for member in files[1:]}
     if listed != there or len(there) != len(files) - 1:
         raise damage_error("its files are not those of its manifest")
     return Bundle(key, sha256_of(data), manifest, files[0].data, files[1:])
@@ -374,18 +379,18 @@ def _read_archive(archive: bytes) -> tuple[Collected, ...]:
                 size += member.size
                 too_much = len(files) > FILES_MAX or size > PROJECT_BYTES_MAX + FILE_BYTES_MAX
                 if too_much or member.size > FILE_BYTES_MAX:
-                    raise damage_error("it is larger than a project may be")
+                    raise damage_error("it is too large")
                 plain = name.isprintable() and "\\" not in name and len(name) <= PATH_CHARACTERS_MAX
                 inside = plain and not {"", ".", ".."} & set(name.split("/"))
                 if not member.isreg() or not inside:
-                    raise damage_error(f"{name[:80]!r} is no plain file inside of a folder")
+                    raise damage_error(f"{name[:80]!r} is not a regular file inside the bundle")
                 opened = tar.extractfile(member)
                 data = opened.read() if opened is not None else b""
                 files.append(Collected(name, data, bool(member.mode & stat.S_IXUSR)))
     except (tarfile.TarError, EOFError, ValueError, UnicodeDecodeError) as error:
         raise damage_error("it cannot be unpacked") from error
     if _archive(files) != archive:
-        raise damage_error("it holds more than its files")
+        raise damage_error("it contains more than its files")
     return tuple(files)
 
 
@@ -399,15 +404,15 @@ def _read_manifest(lock: bytes) -> tuple[dict[str, Any], str]:
         shaped = (
             manifest["format"] == FORMAT
             and isinstance(manifest["name"], str)
-            and all(isinstance(one["sha256"], str) for one in files.values())
-            and all(isinstance(one["executable"], bool) for one in files.values())
-            and all(isinstance(one[key], str) for one in plugins for key in _PLUGIN_KEYS)
+            and all(isinstance(file["sha256"], str) for file in files.values())
+            and all(isinstance(file["executable"], bool) for file in files.values())
+            and all(isinstance(plugin[key], str) for plugin in plugins for key in _PLUGIN_KEYS)
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise damage_error(f"its {LOCK} makes no sense") from error
+        raise damage_error(f"its {LOCK} is invalid") from error
     signed = _LOCKED + hashlib.sha256(_canonical(manifest)).digest()
     if not shaped or not signature_holds(signer, signed, signature):
-        raise damage_error(f"the signature of its {LOCK} does not hold")
+        raise damage_error(f"the signature of its {LOCK} is invalid")
     return manifest, signer
 
 
@@ -426,18 +431,18 @@ def _read(file: Path, *, limit: int) -> bytes:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise UsageError(f"{str(file)!r} is no file.", next_step="Name a bundle.")
+                raise UsageError(f"{str(file)!r} is not a file.", next_step="Name a bundle.")
             data = opened.read(limit + 1)
     except OSError as error:
         raise UsageError(
             f"{str(file)!r} cannot be read: {error.strerror}.", next_step="Name a bundle."
         ) from error
     if len(data) > limit:
-        raise damage_error("it is larger than a project may be")
+        raise damage_error("it is too large")
     return data
 
 
-def damage_error(why: str, *, step: str = "Ask whoever made it for it again.") -> OperatorError:
+def damage_error(why: str, *, step: str = "Ask its author for a new copy.") -> OperatorError:
     """The error of what is not as it was signed."""
     error = OperatorError(f"The bundle cannot be trusted: {why}.", next_step=step)
     error.category = ErrorCategory.PACKAGE_VERIFICATION_FAILED

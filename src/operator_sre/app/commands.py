@@ -55,7 +55,7 @@ RUNNING_MAX = 16
 KEPT_MAX = 64
 UNITS, UNIT = ("bytes", "kB", "MB", "GB", "TB"), 1000.0
 NAMED_MAX = 10
-# How long whoever only passes by waits for what was left open, and how often an agent looks.
+# How long a short command waits for abandoned commands, and how often an agent checks them.
 PASSING_S, INTERVAL_S = 0.5, 10.0
 # Called with the stream and its bytes; False when no more of that stream is wanted.
 Watch = Callable[[int, bytes], bool | None]
@@ -63,7 +63,7 @@ Watch = Callable[[int, bytes], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A command line, or a call of a tool, and what a person said of it."""
+    """A command line, or a call of a tool, with its options."""
 
     command: str = ""
     cwd: str = "/"
@@ -116,10 +116,10 @@ class _Announced:
     last: Approval | None = None
 
     async def request(self, approval: Approval) -> Approval:
-        self.last = approval  # first: whoever is stopped while it is written takes it back, too
-        asked = await self.approvals.request(approval)
-        self.tell(asked)
-        return asked
+        self.last = approval  # first: a cancelled process withdraws it even during the write
+        pending = await self.approvals.request(approval)
+        self.tell(pending)
+        return pending
 
     async def decide(
         self, approval: str, state: ApprovalState, *, by: Actor, reason: str, version: int
@@ -157,8 +157,8 @@ async def execute_command(
 ) -> Execution:
     """Judge it, have it permitted, run it. `asked` is called with a request for approval.
 
-    `watch` gets the output as it comes, without secrets; `began` the fingerprint of the permit.
-    Whoever is cancelled withdraws the request, because nobody would come for the answer.
+    `watch` gets the output live, without secrets; `began` the fingerprint of the permit.
+    Cancellation withdraws the request.
     """
     subject, controls = controls_for(app, wanted)
     await record_overrides(app)
@@ -179,7 +179,10 @@ async def execute_command(
             record = await act(controls, request)
     except asyncio.CancelledError:
         if (last := announced.last) is not None:
-            known, reason = app.store.approvals.get(last.id) or last, "whoever asked waits no more"
+            known, reason = (
+                app.store.approvals.get(last.id) or last,
+                "the requester no longer waits",
+            )
             # It may have been answered a moment before, or never been written.
             with contextlib.suppress(ConflictError, NotFoundError):
                 await app.store.approvals.decide(
@@ -194,13 +197,13 @@ async def execute_command(
     redactor = open_redactor(app.config)
     stdout, stderr = redactor.text(result.stdout), redactor.text(result.stderr)
     assert record.permit is not None
-    begun = begun_at(app, record.permit.fingerprint, after=newest[0].seq if newest else 0)
+    seq = begun_at(app, record.permit.fingerprint, after=newest[0].seq if newest else 0)
     shown = replace(result, stdout=stdout, stderr=stderr)
-    return Execution(verdict, shown, verdict.explanation, record.seq, code, begun)
+    return Execution(verdict, shown, verdict.explanation, record.seq, code, seq)
 
 
 def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionRecord) -> Execution:
-    """Why a command did not run, and what would let it run as far as its requester can know."""
+    """Why a command did not run, and the next step of its requester."""
     code, step = NOT_NOW, ""
     if record.refused_by is RefusedBy.GATE:
         way = controls.gate.foresee(record.verdict, myself(), subject=subject).way
@@ -210,7 +213,7 @@ def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionR
         elif way is Way.PROPOSES:
             is_default = app.config.mode is Mode.OBSERVE and not app.store.modes.find(subject)
             step = "See who set it with: operator mode show"
-            step = "To be asked about it, run it with: --mode approve" if is_default else step
+            step = "To request approval, run it with: --mode approve" if is_default else step
     explanation = f"{record.result.stderr} {step}".strip()
     shown = replace(record.result, stderr="")
     return Execution(record.verdict, shown, explanation, record.seq, code)
@@ -228,7 +231,7 @@ def begun_at(app: App, permit: str, *, after: int) -> int:
 def controls_for(app: App, wanted: Wanted) -> tuple[str, Controls]:
     """The controls of the subject that was named, or that the target belongs to."""
     if not wanted.action.command.strip():
-        raise UsageError("There is no command to run.", next_step="Try: operator exec 'uptime'")
+        raise UsageError("The command is empty.", next_step="Try: operator exec 'uptime'")
     subject = MACHINE
     if wanted.subject or wanted.target:
         (subject,) = app.choose([wanted.subject] if wanted.subject else [])
@@ -269,10 +272,10 @@ class Job:
         if self.problem:
             return self.problem
         if self.executed is not None:
-            return self.executed.explanation if not self.executed.ran else "over"
+            return self.executed.explanation if not self.executed.ran else "finished"
         if self.permit:
-            return "runs"
-        return "waits for an answer" if self.approval else "is judged"
+            return "running"
+        return "pending approval" if self.approval else "is judged"
 
 
 @dataclass(slots=True)
@@ -283,18 +286,19 @@ class Jobs:
     _known: OrderedDict[str, Job] = field(default_factory=OrderedDict, init=False)
 
     def begin(self, wanted: Wanted) -> Job:
-        """Begin it in the name of whoever asks. Whatever is wrong with what is wanted is raised."""
+        """Start a command for the signed-in person. Raises what is wrong with the request."""
         controls_for(self.app, wanted)
-        if sum(not one.over for one in self._known.values()) >= RUNNING_MAX:
+        if sum(not running.over for running in self._known.values()) >= RUNNING_MAX:
             raise ConflictError(
-                f"{RUNNING_MAX} commands run from here already.", next_step="Wait, or cancel one."
+                f"{RUNNING_MAX} commands are running already.",
+                next_step="Wait for one to finish, or cancel one.",
             )
         newest = self.app.store.entries.newest(limit=1)
         head = newest[0].seq if newest else 0
         job = Job(self.app.new_id()[:12], wanted, signed_in(), self.app.clock.now(), head)
         self._known[job.id] = job
         while len(self._known) > KEPT_MAX:
-            oldest = next((one.id for one in self._known.values() if one.over), "")
+            oldest = next((old.id for old in self._known.values() if old.over), "")
             if not oldest:
                 break
             del self._known[oldest]
@@ -302,28 +306,32 @@ class Jobs:
         return job
 
     def newest(self, *, limit: int) -> Sequence[Job]:
-        """Those that were begun last, the newest first, each with its entry where it has one."""
+        """The newest commands first, each with its entry if it has one."""
         found = list(reversed(self._known.values()))[:limit]
-        for one in found:
-            if one.permit and not one.seq:
-                one.seq = begun_at(self.app, one.permit, after=one.head)
+        for job in found:
+            if job.permit and not job.seq:
+                job.seq = begun_at(self.app, job.permit, after=job.head)
         return found
 
     def cancel(self, job: str, *, admin: bool) -> Job:
-        """End it, or take back what people are asked; for whoever began it, and for an admin."""
+        """Stop a command or withdraw its request: for its owner and for admins."""
         known = self._known.get(job)
         if known is None:
             raise NotFoundError(f"There is no command {job!r} here.", next_step="See the history.")
         if known.by != signed_in() and not admin:
-            raise AuthorityError(f"{known.by!r} began it.", next_step="Ask an admin to cancel it.")
+            raise AuthorityError(
+                f"The command was started by {known.by!r}.", next_step="Ask an admin to cancel it."
+            )
         if known.over or known.task is None:
-            raise ConflictError("It is over already.", next_step="See what became of it.")
+            raise ConflictError(
+                "The command has already finished.", next_step="See its result in the history."
+            )
         known.task.cancel()
         return known
 
     async def end(self) -> None:
         """End all that run."""
-        tasks = [one.task for one in self._known.values() if one.task and not one.over]
+        tasks = [job.task for job in self._known.values() if job.task and not job.over]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -347,35 +355,41 @@ class Jobs:
 
 
 def ending_of(executed: Execution, *, here: str = "") -> tuple[str, ...]:
-    """What is to be said when it is over; nothing where it went well and left nothing behind.
+    """Messages after a command; none if it succeeded and left nothing behind.
 
-    `here` is what a line of the operator needs to be about the same home.
+    `here` are the options that make a command line use the same home.
     """
     result, lines = executed.result, []
     match result.outcome:
         case Outcome.TIMED_OUT:
             limit_s = executed.verdict.action.timeout_s
-            lines.append(f"It took longer than {limit_s:g} s and was ended.")
+            lines.append(f"The command was killed: it exceeded its timeout of {limit_s:g} s.")
         case Outcome.CANCELLED:
-            lines.append(f"It was ended from outside. See: operator kill-switch status{here}")
+            lines.append(
+                f"The command was stopped from outside. See: operator kill-switch status{here}"
+            )
         case Outcome.UNKNOWN:
-            lines.append("Nobody knows what became of it: look before it is run again.")
+            lines.append(
+                "The result is unknown. Check the system before you run the command again."
+            )
         case _ if not result.ok:
             category = f" [{result.category}]" if result.category else ""
-            lines.append(f"It failed: {named_exit(result.exit_code)}{category}.")
+            lines.append(f"The command failed: {named_exit(result.exit_code)}{category}.")
     if result.truncated:
         streams = {"stdout": result.stdout_bytes, "stderr": result.stderr_bytes}
         sizes = [f"{_size(size)} of {name}" for name, size in streams.items() if size]
         lines.append(
-            f"The record keeps the beginning and the end of {' and '.join(sizes) or 'what it said'}"
-            f". All of it, for a day: operator history show {executed.command} --output{here}"
+            f"The ledger keeps the beginning and the end of {' and '.join(sizes) or 'the output'}."
+            f" Full output, for a day: operator history show {executed.command} --output{here}"
         )
     for ended in (False, True):
-        if left := [one for one in result.left if one.ended is ended]:
-            names = ", ".join(f"{one.name} (pid {one.process.pid})" for one in left[:NAMED_MAX])
+        if left := [process for process in result.left if process.ended is ended]:
+            names = ", ".join(
+                f"{process.name} (pid {process.process.pid})" for process in left[:NAMED_MAX]
+            )
             more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
             lines.append(
-                f"It left {'behind what was ended' if ended else 'running'}: {names}{more}."
+                f"{'Killed' if ended else 'Still running'} after the command: {names}{more}."
             )
     return tuple(lines)
 
@@ -399,9 +413,9 @@ async def settle_abandoned(app: App, *, wait_s: float = PASSING_S) -> dict[int, 
         ticket = app.store.tickets.get(intent.ticket) if intent.ticket is not None else None
         target = from_json(Action, intent.payload["action"]).target
         owners = (
-            one.name
-            for one in app.config.subjects
-            if target and target in [each.name for each in one.targets]
+            owner.name
+            for owner in app.config.subjects
+            if target and target in [part.name for part in owner.targets]
         )
         subject = next(owners, MACHINE) if ticket is None else ticket.subject
         try:
@@ -413,7 +427,7 @@ async def settle_abandoned(app: App, *, wait_s: float = PASSING_S) -> dict[int, 
 
 
 async def follow_abandoned(app: App) -> None:
-    """Look again and again, until cancelled."""
+    """Settle abandoned commands until cancelled."""
     while True:
         await settle_abandoned(app, wait_s=INTERVAL_S)
         await asyncio.sleep(INTERVAL_S)

@@ -40,13 +40,13 @@ class Found:
     def sentence(self) -> str:
         """What a person is asked about."""
         why = "; ".join(self.reasons)
-        return f"{str(self.file)!r} was found above this folder and is not confirmed: {why}."
+        return f"{str(self.file)!r} lies above this directory and is not confirmed: {why}."
 
 
 def find_unconfirmed(config: Config, cwd: Path) -> Found | None:
     """What a person has to confirm before these settings count; None when there is nothing.
 
-    Only a file above the current folder is asked about: whoever works in its own folder has seen
+    Only a file above the current directory needs it: a user who works in its directory has seen
     it. It is asked about once for each path and content.
     """
     if config.file is None or config.file.parent == cwd.absolute():
@@ -85,8 +85,8 @@ def keep_trust(config: Config) -> Found:
 
 async def record_trust(app: App, found: Found) -> None:
     """Record in the ledger who confirmed what."""
-    told = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
-    await app.store.journal.append(Draft(Kind.CONFIG_TRUSTED, told, actor=myself()))
+    payload = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
+    await app.store.journal.append(Draft(Kind.CONFIG_TRUSTED, payload, actor=myself()))
 
 
 def _find_reasons(config: Config) -> Found:
@@ -98,7 +98,7 @@ def _find_reasons(config: Config) -> Found:
     if policy is not None and policy.parent == config.home and config.sources["home"] != source:
         policy = None  # the user's own, wherever the settings lie
     if policy is not None:
-        reasons.append(f"its policy {policy.name!r} says what runs by itself")
+        reasons.append(f"its policy {policy.name!r} decides what runs without approval")
     for model in config.models:
         if model.base_url and (model.key_env or model.key_file):
             reasons.append(f"it sends the key of the model {model.name!r} to {model.host}")
@@ -121,8 +121,8 @@ def _read_record(path: Path) -> dict[str, str]:
     must_be_trusted(path, ConfigError)
     try:
         with path.open("rb") as file:
-            told = json.loads(file.read(RECORD_BYTES_MAX))
+            content = json.loads(file.read(RECORD_BYTES_MAX))
     except (OSError, ValueError):
         return {}  # nothing is confirmed by what cannot be read
-    known = told if isinstance(told, dict) else {}
+    known = content if isinstance(content, dict) else {}
     return {str(name): str(digest) for name, digest in known.items()}

@@ -47,13 +47,13 @@ CONFIRMATION_S = 300.0
 ID_CHARACTERS_MAX = 80
 SWEEP_S = 10.0
 log = logging.getLogger(__name__)
-AGAIN = "Ask for the change again."
+AGAIN = "Request the change again."
 _PENDING, _APPROVED = ConfirmationState.PENDING, ConfirmationState.APPROVED
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A change that somebody wants: exactly what, on which ground, and what it could cost."""
+    """A requested change: its exact content, its basis and its risk."""
 
     boundary: Boundary
     change: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """How a change is made once a person has said yes. Without a way, whoever asked makes it.
+    """How an approved change is applied; without `apply` and `effect`, by its requester.
 
     `deed` is what only an admin may say yes to, or "". `changed` says why the ground is another by
     now. `effect` is for what the ledger holds; `apply` for what lies elsewhere, and returns entries
@@ -119,14 +119,14 @@ def crossing_of(boundary: Boundary) -> Crossing:
 
 
 def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
-    """The same for other programs; of one that is decided, that nobody has to be asked any more."""
+    """The same for other programs; a decided one requires no confirmation."""
     from operator_sre.contract import evidence
     from operator_sre.contract.categories import risk_level
     from operator_sre.contract.messages import ConfirmationRequirement
 
     pending = confirmation.state is _PENDING
     show = f"operator confirmations show {confirmation.id}"
-    what = "the exact change, and what approving does"
+    detail = "the exact change and its effect"
     return ConfirmationRequirement(
         requires_confirmation=pending,
         confirmation_id=confirmation.id if pending else "",
@@ -134,16 +134,20 @@ def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
         rationale=confirmation.rationale,
         affected_destinations=confirmation.destinations,
         credential_ids=confirmation.credentials,
-        evidence_refs=(evidence.of_command(show, what),),
+        evidence_refs=(evidence.of_command(show, detail),),
     )
 
 
 def find(app: App, *, pending_only: bool = False) -> Sequence[Confirmation]:
-    """Those that can still be answered, or all, oldest first."""
+    """Confirmations, oldest first: pending ones, or all."""
     if not pending_only:
         return app.store.confirmations.find()
     now = app.clock.now()
-    return [one for one in app.store.confirmations.find(states=[_PENDING]) if one.expires_at > now]
+    return [
+        confirmation
+        for confirmation in app.store.confirmations.find(states=[_PENDING])
+        if confirmation.expires_at > now
+    ]
 
 
 def page(app: App, *, pending_only: bool, after: str = "", limit: int) -> Sequence[Confirmation]:
@@ -222,7 +226,7 @@ async def approve(
             by=person,
             reason=reason,
             digest=digest,
-            changed=lambda one: crossing.changed(app, one),
+            changed=lambda change: crossing.changed(app, change),
             drafts=effect.drafts if effect else (),
             move=effect.move if effect else None,
         )
@@ -248,7 +252,7 @@ async def approve(
 async def decline(
     app: App, confirmation: str, by: Actor | None = None, *, reason: str = "", role: str = ""
 ) -> Confirmation:
-    """Say no; nothing is changed, and nobody can say yes to it any more."""
+    """Decline a change; it can no longer be approved."""
     known, person = await _answerable(app, confirmation, by, role, "decline")
     try:
         return await app.store.confirmations.decide(
@@ -271,7 +275,7 @@ async def use(app: App, confirmation: str, asked: Asked) -> Confirmation:
     elif (known.boundary, known.digest) != (asked.boundary, wanted):
         why = f"Confirmation {known.id!r} is for another change."
     elif dict(known.bound) != dict(asked.bound) or crossing_of(known.boundary).changed(app, known):
-        why = f"What confirmation {known.id!r} stands on has changed since."
+        why = f"The basis of confirmation {known.id!r} has changed since it was requested."
     elif app.clock.now() >= _decided_at(known) + timedelta(seconds=CONFIRMATION_S):
         why = f"Confirmation {known.id!r} was not used in time."
     if why:
@@ -285,7 +289,7 @@ async def cross(
 ) -> Confirmation:
     """Ask, and where a person means it themselves say yes in one go; else it is left PENDING.
 
-    `given` is an earlier confirmation of the same change, which is used up instead. Where nobody
+    `given` is an earlier confirmation of the same change, which is used up instead. Where no one
     may say yes to what they asked for themselves, and for agents, meaning it is not enough.
     """
     if given:
@@ -294,18 +298,18 @@ async def cross(
     person = by.type == "user" if by else not agent_refusal(app)
     if not (sure and person and app.terms.self_approval):
         return wanted
-    decided = await approve(app, wanted.id, by, reason="meant by whoever asked")
+    decided = await approve(app, wanted.id, by, reason="confirmed by the requester")
     return await use(app, decided.id, asked) if decided.open else decided
 
 
 async def said_no(app: App, asked: Asked) -> Confirmation:
-    """Whoever asked was asked whether they mean it, and did not: that is on record as well."""
+    """Record that the requester declined their own change at the prompt."""
     wanted = await request(app, asked)
     return await app.store.confirmations.decide(
         wanted.id,
         ConfirmationState.DECLINED,
         by=wanted.requested_by,
-        reason="not meant by whoever asked",
+        reason="declined by the requester",
     )
 
 
@@ -313,32 +317,32 @@ async def done_without(app: App, asked: Asked, *, why: str) -> Confirmation:
     """A person did something before it could be recorded, and why: it is recorded now."""
     wanted = await request(app, asked)
     await app.store.confirmations.decide(
-        wanted.id, _APPROVED, by=wanted.requested_by, reason=f"meant by whoever asked; {why}"
+        wanted.id, _APPROVED, by=wanted.requested_by, reason=f"confirmed by the requester; {why}"
     )
     return await app.store.confirmations.settle(wanted.id, applied=True, outcome="applied")
 
 
 async def sweep(app: App) -> Sequence[Confirmation]:
-    """Record what time has decided: requests nobody answered, and changes that were broken off."""
+    """Settle expired requests and interrupted changes."""
     now, found = app.clock.now(), []
-    for one in app.store.confirmations.find(states=[_PENDING]):
-        if one.expires_at <= now:
-            found += await _settle(app, one, made=None)
-    for one in app.store.confirmations.unsettled():
-        crossing = crossing_of(one.boundary)
-        # Until then whoever said yes uses it, or makes the change; after that, others may say
-        # that it was not made.
+    for confirmation in app.store.confirmations.find(states=[_PENDING]):
+        if confirmation.expires_at <= now:
+            found += await _settle(app, confirmation, made=None)
+    for approved in app.store.confirmations.unsettled():
+        crossing = crossing_of(approved.boundary)
+        # Until then the approver applies the change; after that, other processes may settle it
+        # as not applied.
         patience_s = crossing.patience_s if crossing.apply else CONFIRMATION_S
-        if _decided_at(one) + timedelta(seconds=patience_s) > now:
+        if _decided_at(approved) + timedelta(seconds=patience_s) > now:
             continue
         made: bool | None = False
         if crossing.apply:
             try:
-                made = crossing.made(app, one)
+                made = crossing.made(app, approved)
             except OperatorError as error:  # it cannot be found out, which ends it as well
-                log.warning("confirmation %s: %s", one.id, error)
+                log.warning("confirmation %s: %s", approved.id, error)
                 made = None
-        found += await _settle(app, one, made=made)
+        found += await _settle(app, approved, made=made)
     return found
 
 
@@ -353,28 +357,30 @@ async def follow_confirmations(app: App) -> None:
             await sweep(app)
             await settle_changes(app)
         except OperatorError as error:  # a store that is away now
-            log.warning("confirmations cannot be looked at: %s", error)
+            log.warning("cannot read confirmations: %s", error)
         await asyncio.sleep(SWEEP_S)
 
 
-def _decided_at(one: Confirmation) -> datetime:
-    return one.decided_at or one.requested_at
+def _decided_at(confirmation: Confirmation) -> datetime:
+    return confirmation.decided_at or confirmation.requested_at
 
 
-async def _settle(app: App, one: Confirmation, *, made: bool | None) -> list[Confirmation]:
+async def _settle(app: App, confirmation: Confirmation, *, made: bool | None) -> list[Confirmation]:
     store = app.store.confirmations
-    told = {
-        True: "applied, and whoever did it was stopped",
-        False: "approved, not applied: propose it again",
-        None: "approved, and nobody knows whether it was applied: look, and propose it again",
+    summary = {
+        True: "applied; the process that applied it was stopped",
+        False: "approved, not applied: request the change again",
+        None: "approved, but unknown whether applied: check, and request the change again",
     }[made]
     try:
-        if one.state is _PENDING:
+        if confirmation.state is _PENDING:
             ended = ConfirmationState.EXPIRED
-            return [await store.decide(one.id, ended, by=Actor(), reason="no decision in time")]
-        return [await store.settle(one.id, applied=made is True, outcome=told)]
+            return [
+                await store.decide(confirmation.id, ended, by=Actor(), reason="no decision in time")
+            ]
+        return [await store.settle(confirmation.id, applied=made is True, outcome=summary)]
     except ConflictError:
-        return []  # somebody was quicker
+        return []  # another process was faster
 
 
 async def _answerable(
@@ -384,7 +390,7 @@ async def _answerable(
     person = by or Actor(signed_in(), "user")
     if by is None and (why := agent_refusal(app)):
         await _record_refusal(app, confirmation, person, deed, why)
-        raise AuthorityError(why, next_step="Answer in a terminal of your own.")
+        raise AuthorityError(why, next_step="Decide in a terminal of your own.")
     await sweep(app)
     try:
         known = get(app, confirmation)
@@ -394,13 +400,13 @@ async def _answerable(
     permissions = NoMore(app.permissions, person.id, role) if role else app.permissions
     why = ""
     if person.type != "user":
-        why = f"{person.id!r} is no person: agents propose, and people answer."
+        why = f"{person.id!r} is not a person. Agents propose changes, and people decide."
     elif not app.terms.self_approval and person.id == known.requested_by.id:
-        why = f"{person.id!r} asked for this, and nobody confirms a request of their own."
+        why = f"{person.id!r} requested this change and may not confirm it."
     elif admin_deed := crossing_of(known.boundary).deed(known):
         why = permissions.may_administer(person.id, admin_deed)
     if not why:
-        # The same in the words of those who say what people may answer.
+        # The same as an approval, for the permission checker.
         approval = Approval(
             id=known.id,
             action=Action(f"confirm {known.boundary}", dict(known.change)),
@@ -421,7 +427,7 @@ async def _answerable(
         why = own.may_approve_own(person.id, known.requested_by)
     if why:
         await _record_refusal(app, known.id, person, deed, why)
-        raise AuthorityError(why, next_step="Ask a person who may.")
+        raise AuthorityError(why, next_step="Ask an admin.")
     return known, person
 
 
@@ -435,7 +441,7 @@ async def _record_refusal(app: App, confirmation: str, by: Actor, deed: str, why
     }
     counting = acting_refusals()
     if counting is not None:
-        # Whoever asks by the network may ask a hundred times a second; it is told once a minute.
+        # Network clients may ask 100 times a second; refusals are recorded once a minute.
         await counting.refused(by.id, f"{deed} a confirmation", by=by, first=payload)
         return
     await app.store.journal.append(Draft(Kind.ACCESS_REFUSED, payload, actor=by))

@@ -31,20 +31,20 @@ LOGS_MAX = 3
 LINES_MAX = 50
 LINE_CHARS_MAX = 400
 TAIL_BYTES_MAX = 16_384
-# More than are told, so that a secret which takes several lines is seen from its beginning.
+# More lines than are sent, so that a secret of several lines is recognized.
 LINES_READ_MAX = 80
 COMMENTS_MAX, COMMENTS_READ_MAX = 5, 50
 COMMENT_CHARS_MAX = 1000
 
 
 def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[Ticket], Context]:
-    """What a mind is told of the time before; nothing of it is changed, and no secret is in it."""
+    """The history that a model receives, without secrets."""
     redact: list[Callable[[str], str]] = []
 
     def context(ticket: Ticket) -> Context:
         from operator_sre.app.redaction import open_redactor
 
-        if not redact:  # made when it is first needed: whoever only watches needs none
+        if not redact:  # created on first use: a monitor needs none
             redact.append(open_redactor(app.config).text)
         known = targets()
         # What the ticket is about, and then what that depends on.
@@ -61,12 +61,12 @@ def comments_of(entries: Entries, ticket: Ticket) -> tuple[Comment, ...]:
     """The newest comments of people on a ticket, oldest first, as the ledger has them."""
     kind = Kind.TICKET_COMMENTED
     found = entries.newest(limit=COMMENTS_READ_MAX, ticket=ticket.id, kind=kind)
-    said = [
-        Comment(one.actor.id, one.at, str(one.payload["text"])[:COMMENT_CHARS_MAX])
-        for one in found
-        if one.actor.type == "user"
+    words = [
+        Comment(entry.actor.id, entry.at, str(entry.payload["text"])[:COMMENT_CHARS_MAX])
+        for entry in found
+        if entry.actor.type == "user"
     ]
-    return tuple(said[:COMMENTS_MAX][::-1])
+    return tuple(words[:COMMENTS_MAX][::-1])
 
 
 def trends_of(looks: Sequence[Observation], names: Sequence[str]) -> tuple[Trend, ...]:
@@ -84,7 +84,7 @@ def trends_of(looks: Sequence[Observation], names: Sequence[str]) -> tuple[Trend
         for (target, reading), all_ in series.items()
     ]
     place = {name: at for at, name in enumerate(names)}
-    trends.sort(key=lambda one: (one.low == one.high, place[one.target], one.reading))
+    trends.sort(key=lambda trend: (trend.low == trend.high, place[trend.target], trend.reading))
     return tuple(trends[:TRENDS_MAX])
 
 
@@ -92,7 +92,7 @@ def log_tails(
     targets: Iterable[Target], names: Sequence[str], redact: Callable[[str], str]
 ) -> tuple[LogTail, ...]:
     """The ends of the logs of these targets that lie on this machine, in the order of the names."""
-    logs = {one.name: one.log for one in targets if one.log and not one.runs_at}
+    logs = {target.name: target.log for target in targets if target.log and not target.runs_at}
     found: list[LogTail] = []
     for name in names:
         lines = _read_tail(logs[name], redact) if name in logs and len(found) < LOGS_MAX else ()

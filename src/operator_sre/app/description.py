@@ -70,7 +70,7 @@ class LeverView:
 
 @dataclass(frozen=True, slots=True)
 class ReadingView:
-    """One value that a look showed."""
+    """One observed value."""
 
     target: str
     reading: str
@@ -91,7 +91,7 @@ class Trial:
 
 
 def judge_by(rules: Callable[[], Rulebook]) -> Callable[[Action], Verdict]:
-    """What the gate thinks of a command that a look would run by itself."""
+    """The verdict on a command that an observation would run."""
 
     def judged(action: Action) -> Verdict:
         from operator_sre.gate import Policy, judge
@@ -106,15 +106,17 @@ def write_description(config: Config, name: str, kind: str, *, folder: Path) -> 
     """Write a description and name it in operator.toml. Nothing that exists is overwritten."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:60]!r} is no name for a subject.",
-            next_step="Take letters, digits, '-' and '_'.",
+            f"{name[:60]!r} is not a valid name of a subject.",
+            next_step="Use letters, digits, '-' and '_'.",
         )
     if kind not in KINDS:
-        raise UsageError(f"There is no kind {kind[:60]!r}.", next_step=f"Take {', '.join(KINDS)}.")
-    toml = config.file or folder / "operator.toml"
-    if any(one.name == name for one in config.subjects):
         raise UsageError(
-            f"{str(toml)!r} has a subject {name!r} already.", next_step="Take another name."
+            f"There is no kind {kind[:60]!r}.", next_step=f"Kinds: {', '.join(KINDS)}."
+        )
+    toml = config.file or folder / "operator.toml"
+    if any(subject.name == name for subject in config.subjects):
+        raise UsageError(
+            f"{str(toml)!r} already has a subject {name!r}.", next_step="Choose another name."
         )
     before = toml.read_text(encoding="utf-8") if toml.exists() else ""
     entry = f'[subjects.{name}]\nplugin = "{PLUGIN}"\noptions = {{ file = "{name}.yaml" }}\n'
@@ -124,7 +126,7 @@ def write_description(config: Config, name: str, kind: str, *, folder: Path) -> 
     except tomllib.TOMLDecodeError as error:
         raise UsageError(
             f"A subject cannot be added at the end of {str(toml)!r}.",
-            next_step="Its 'subjects' have to be tables such as [subjects.NAME].",
+            next_step="Its 'subjects' must be tables such as [subjects.NAME].",
         ) from error
     file = toml.parent / f"{name}.yaml"
     text = (files("operator_sre.app") / "descriptions" / f"{kind}.yaml").read_text("utf-8")
@@ -133,8 +135,8 @@ def write_description(config: Config, name: str, kind: str, *, folder: Path) -> 
             opened.write(text.replace("@NAME@", name))
     except FileExistsError:
         raise UsageError(
-            f"{str(file)!r} exists already, and is not overwritten.",
-            next_step="Take another name, or try it with: operator subjects test FILE",
+            f"{str(file)!r} already exists and is not overwritten.",
+            next_step="Choose another name, or test it with: operator subjects test FILE",
         ) from None
     # Only what is new is written, so that a reader in between sees the old file or the new one.
     with toml.open("a", encoding="utf-8") as opened:
@@ -146,7 +148,7 @@ async def try_description(config: Config, file: Path) -> Trial:
     """Read a description, ask every probe once, check every invariant, judge every lever."""
     tried = _find_subject(config, file)
     name = tried.name
-    others = tuple(one for one in config.subjects if one.name != name)
+    others = tuple(known for known in config.subjects if known.name != name)
     with look_at_app(replace(config, subjects=(*others, tried))) as app:
         controls, plugin = app.controls(name), app.plugin_of(name)
         settings = controls.settings
@@ -171,7 +173,7 @@ async def try_description(config: Config, file: Path) -> Trial:
         ),
         problems=tuple((seen.target, seen.problem) for seen in observation.seen if seen.problem),
         findings=tuple(findings),
-        levers=tuple(one for one in levers if one is not None),
+        levers=tuple(lever for lever in levers if lever is not None),
     )
 
 
@@ -180,23 +182,25 @@ def _find_subject(config: Config, file: Path) -> SubjectConfig:
     path = str(file.absolute())
     if not file.exists():
         raise NotFoundError(
-            f"There is no file {str(file)!r}.", next_step="Write one with: operator subjects init"
+            f"There is no file {str(file)!r}.", next_step="Create one with: operator subjects init"
         )
-    for one in config.subjects:
-        if one.plugin == PLUGIN and one.options.get("file") == path:
-            return one
+    for subject in config.subjects:
+        if subject.plugin == PLUGIN and subject.options.get("file") == path:
+            return subject
     name = re.sub(r"[^A-Za-z0-9_-]", "-", file.stem) or "subject"
     return SubjectConfig(name, PLUGIN, (), {"file": path})
 
 
 async def _look_at(app: App, subject: Subject) -> tuple[Observation, list[Finding]]:
-    """One look; and a second one where something is not known yet, as a rate at the first."""
+    """One observation, and a second one if something is still unknown, such as a rate."""
     for pause_s in (0.0, SECOND_LOOK_S):
         if pause_s:
             await app.clock.sleep(pause_s)
         observation = await subject.observe()
-        findings = [one for each in subject.invariants for one in each.check(observation)]
-        if worst(one.health for one in findings) is not Health.UNKNOWN:
+        findings = [
+            finding for invariant in subject.invariants for finding in invariant.check(observation)
+        ]
+        if worst(finding.health for finding in findings) is not Health.UNKNOWN:
             break
     blind = [
         Finding("observable", seen.target, Health.UNKNOWN, seen.problem)
@@ -213,18 +217,18 @@ async def _view_lever(
     spec = tool.spec
     problem = ""
     for target in targets:
-        # Values that its parameters take, for whoever only wants to see what would happen.
+        # Sample values of its parameters, for a preview.
         given: dict[str, Argument] = {}
-        for one in spec.parameters:
-            if one.required:
-                low = 1 if one.minimum is None else one.minimum
+        for parameter in spec.parameters:
+            if parameter.required:
+                low = 1 if parameter.minimum is None else parameter.minimum
                 examples: dict[ParameterType, Argument] = {
                     ParameterType.INTEGER: int(low),
                     ParameterType.NUMBER: float(low),
                     ParameterType.BOOLEAN: True,
                 }
-                default = examples.get(one.type, "example")
-                given[one.name] = one.choices[0] if one.choices else default
+                default = examples.get(parameter.type, "example")
+                given[parameter.name] = parameter.choices[0] if parameter.choices else default
         given["target"] = target.name
         proposed = await controls.complete(Action(spec.name, given, target=target.name))
         if isinstance(proposed, Result):

@@ -43,15 +43,15 @@ ENOUGH_FILES = 1024
 # Each extra, a module that only it brings, and what it is for.
 EXTRAS = {
     "agent": ("pydantic_ai", "remote models"),
-    "alerts": ("starlette", "alerts from others"),
+    "alerts": ("starlette", "alerts from other systems"),
     "cluster": ("dbos", "workers on several machines"),
     "evals": ("operator_evals", "evaluation campaigns"),
-    "lab": ("operator_lab", "systems to break"),
-    "mcp": ("mcp", "agents that ask by MCP"),
-    "notify": ("apprise", "messages to people"),
-    "secrets": ("keyring", "secrets in the keyring of the machine"),
+    "lab": ("operator_lab", "disposable systems for fault injection"),
+    "mcp": ("mcp", "agents over MCP"),
+    "notify": ("apprise", "notifications"),
+    "secrets": ("keyring", "secrets in the system keyring"),
     "telemetry": ("opentelemetry.sdk", "traces"),
-    "tui": ("textual", "the console in a terminal"),
+    "tui": ("textual", "the terminal console"),
     "web": ("fastapi", "the HTTP API"),
 }
 _SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
@@ -68,7 +68,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at; `fix` is a command or a step wherever it is not fine."""
+    """The result of one check; `fix` is a command or a step unless it passed."""
 
     name: str
     state: CheckState
@@ -77,7 +77,7 @@ class DoctorFinding:
 
 
 def examine(config: Config) -> list[DoctorFinding]:
-    """Everything that was found, in the order it was looked at."""
+    """All results, in the order of the checks."""
     return [finding for look in EXAMINATIONS for finding in look(config)]
 
 
@@ -85,7 +85,7 @@ def examine_programs(config: Config) -> Iterator[DoctorFinding]:
     """The Python, and every extra: installed, not needed, or missing for what the settings say."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < PYTHON_MIN:
-        fix = "Install Python 3.11 or newer, and the operator into it."
+        fix = "Install Python 3.11 or newer, and Operator into it."
         yield DoctorFinding("python", CheckState.FAILED, found, fix)
     else:
         yield DoctorFinding("python", CheckState.OK, found)
@@ -96,7 +96,7 @@ def examine_programs(config: Config) -> Iterator[DoctorFinding]:
         needed["notify"] = "operator.toml has notices"
     if config.values["secrets_in"] == "keyring":
         needed["secrets"] = "secrets_in is 'keyring'"
-    if any(one.name == model for one in config.models):
+    if any(configured.name == model for configured in config.models):
         needed["agent"] = f"the model is {model!r}"
     for extra, (module, purpose) in EXTRAS.items():
         try:
@@ -120,7 +120,7 @@ def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
 
     why = why_not_confined()
     if why and not why_no_box():
-        found = f"files and network by bubblewrap, the rest is judged only: {why}"
+        found = f"files and network by bubblewrap; everything else is judged only: {why}"
         yield DoctorFinding("confinement", CheckState.NOTE, found, "Use Linux 5.13 or newer.")
     elif why:
         fix = "Use Linux 5.13 or newer, or require approval: `approval: {unenforced: require}`."
@@ -133,7 +133,9 @@ def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
         pass  # what Docker says counts
     elif path is None:
         fix = "apt-get install bubblewrap"
-        yield DoctorFinding("sandbox", CheckState.WARNING, "no bubblewrap: no scripts are run", fix)
+        yield DoctorFinding(
+            "sandbox", CheckState.WARNING, "bubblewrap is not installed: scripts cannot run", fix
+        )
     elif why := _why_no_namespaces():
         fix = "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
         yield DoctorFinding("sandbox", CheckState.WARNING, f"{path}, but {why}", fix)
@@ -146,12 +148,12 @@ def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("docker", CheckState.OK, "it answers")
         return
     state = CheckState.FAILED if needed else CheckState.NOTE
-    why = problem.message if needed else f"{problem.message} Nothing here needs it."
+    why = problem.message if needed else f"{problem.message} No setting requires Docker."
     yield DoctorFinding("docker", state, why, "systemctl start docker")
 
 
 def _why_no_namespaces() -> str:
-    """Why the kernel lets nobody make a box, as far as it says so."""
+    """Why the kernel refuses user namespaces, if it reports a reason."""
     for name in ("kernel/unprivileged_userns_clone", "user/max_user_namespaces"):
         try:
             text = (Path("/proc/sys") / name).read_text(encoding="ascii").strip()
@@ -164,12 +166,12 @@ def _why_no_namespaces() -> str:
 
 def examine_machine(config: Config) -> Iterator[DoctorFinding]:
     """The disk of the home, the clock, the address we would listen at, and the limit of files."""
-    there = next(one for one in (config.home, *config.home.parents) if one.exists())
+    there = next(folder for folder in (config.home, *config.home.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     found = f"{free / 1024**3:.1f} GiB free for {str(config.home)!r}"
     if free < DISK_WARNING_BYTES:
         state = CheckState.FAILED if free < DISK_FAILED_BYTES else CheckState.WARNING
-        fix = "Make room, or move it: --home DIR; what is old goes with: operator store purge"
+        fix = "Free disk space, move the home with --home DIR, or run: operator store purge"
         yield DoctorFinding("disk", state, found, fix)
     else:
         yield DoctorFinding("disk", CheckState.OK, found)
@@ -181,18 +183,18 @@ def examine_machine(config: Config) -> Iterator[DoctorFinding]:
     time.sleep(CLOCK_STEP_S)
     drift = abs((time.time() - wall) - (time.monotonic() - steady))
     if wall < EARLIEST_S:
-        yield DoctorFinding("clock", CheckState.FAILED, "it is years behind", fix)
+        yield DoctorFinding("clock", CheckState.FAILED, "the clock is years behind", fix)
     elif drift > CLOCK_DRIFT_S_MAX:
-        found = f"it was set by {drift * 1000:.0f} ms while we looked"
+        found = f"the clock was changed by {drift * 1000:.0f} ms during the check"
         yield DoctorFinding("clock", CheckState.WARNING, found, fix)
     elif _SYNCHRONISED.exists():
         yield DoctorFinding("clock", CheckState.OK, "synchronised by systemd-timesyncd")
     else:
-        found = "it goes evenly; whether it is synchronised cannot be read here"
+        found = "the clock is steady; its synchronisation cannot be checked here"
         yield DoctorFinding("clock", CheckState.OK, found)
     address = str(config.values["metrics"])
     if not address:
-        yield DoctorFinding("ports", CheckState.OK, "no setting asks for one")
+        yield DoctorFinding("ports", CheckState.OK, "no setting uses one")
     else:
         host, _, port = address.rpartition(":")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -203,17 +205,19 @@ def examine_machine(config: Config) -> Iterator[DoctorFinding]:
                 yield DoctorFinding("ports", CheckState.OK, f"metrics at {address} is free")
             except OSError as error:
                 fix = f"ss -ltnp 'sport = :{port}'"
-                found = f"metrics at {address}: {error.strerror}; perhaps by an operator that runs"
+                found = (
+                    f"metrics at {address}: {error.strerror}; another Operator process may use it"
+                )
                 yield DoctorFinding("ports", CheckState.WARNING, found, fix)
     # Each target takes some open files.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < ENOUGH_FILES:
-        found = f"{soft} may be open at once"
+        found = f"{soft} open files allowed"
         yield DoctorFinding("files", CheckState.WARNING, found, f"ulimit -n {ENOUGH_FILES}")
 
 
 def examine_keys(config: Config) -> Iterator[DoctorFinding]:
-    """Whether keys and secrets are for their owner only, whether somebody holds each secret."""
+    """Whether keys and secrets are private, and whether each secret is bound."""
     from operator_sre.app.secret_store import open_secrets
 
     box = open_secrets(config)
@@ -229,24 +233,24 @@ def examine_keys(config: Config) -> Iterator[DoctorFinding]:
             continue
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            found = f"{str(path)!r} is open to others (mode {mode:o})"
+            found = f"{str(path)!r} is readable by other users (mode {mode:o})"
             yield DoctorFinding(name, CheckState.FAILED, found, f"chmod 600 {path}")
         else:
-            yield DoctorFinding(name, CheckState.OK, f"only for its owner: {str(path)!r}")
+            yield DoctorFinding(name, CheckState.OK, f"readable by its owner only: {str(path)!r}")
     try:
         known = box.all()
     except OperatorError as error:
         yield DoctorFinding("secrets", CheckState.FAILED, error.message, error.next_step)
         return
-    for one in known.values():
-        if not one.holders:
-            fix = f"operator secrets bind {one.name} --to ..., or remove it"
-            found = f"{one.name!r} is given to nobody"
+    for secret in known.values():
+        if not secret.holders:
+            fix = f"operator secrets bind {secret.name} --to ..., or remove it"
+            found = f"{secret.name!r} is not bound"
             yield DoctorFinding("secrets", CheckState.NOTE, found, fix)
 
 
 def examine_model(config: Config) -> Iterator[DoctorFinding]:
-    """Whether whoever thinks here can."""
+    """Whether the configured model can work."""
     from operator_sre.app.models import is_offline, key_state, thinking_model
 
     try:
@@ -255,10 +259,10 @@ def examine_model(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("model", CheckState.FAILED, error.message, error.next_step)
         return
     if is_offline(name):
-        yield DoctorFinding("model", CheckState.OK, f"{name} thinks, and needs no key")
+        yield DoctorFinding("model", CheckState.OK, f"{name}, which needs no key")
     elif key_state(config, name) == "not set":
         fix = f"operator secrets set {name}-key; operator secrets bind {name}-key --to model:{name}"
-        found = f"{name} thinks, and its key is not set; the reasoner speaks for it"
+        found = f"{name}: its key is not set, so the reasoner replaces it"
         yield DoctorFinding("model", CheckState.WARNING, found, fix)
     else:
         yield DoctorFinding("model", CheckState.OK, f"{name} thinks")
@@ -273,14 +277,16 @@ def examine_store(config: Config) -> Iterator[DoctorFinding]:
         parts = urlsplit(place)
         host, port = parts.hostname or "localhost", parts.port or 5432
         if why := why_unreached(f"{host}:{port}"):
-            found = f"{host}:{port} cannot be reached: {why}"
+            found = f"cannot connect to {host}:{port}: {why}"
             fix = f"pg_isready -h {host} -p {port}"
             yield DoctorFinding("store", CheckState.FAILED, found, fix)
         else:
             yield DoctorFinding("store", CheckState.OK, f"a server listens at {host}:{port}")
         return
     if not place.exists():
-        yield DoctorFinding("store", CheckState.OK, "there is none yet; the first command makes it")
+        yield DoctorFinding(
+            "store", CheckState.OK, "does not exist yet; the first command creates it"
+        )
         return
     fix = "operator store check"
     try:
@@ -293,13 +299,13 @@ def examine_store(config: Config) -> Iterator[DoctorFinding]:
         return
     actual = place.stat().st_size
     if actual and actual < size:
-        yield DoctorFinding("store", CheckState.FAILED, f"{str(place)!r} is cut off", fix)
+        yield DoctorFinding("store", CheckState.FAILED, f"{str(place)!r} is truncated", fix)
         return
     found = f"{count} entries, {pages * size / 1024**2:.1f} MiB"
     yield DoctorFinding("store", CheckState.OK, found)
 
 
-# In the order they are told.
+# In the order of the output.
 EXAMINATIONS: tuple[Callable[[Config], Iterator[DoctorFinding]], ...] = (
     examine_programs,
     examine_boxes,

@@ -33,12 +33,12 @@ __all__ = [
     "sparks_of",
 ]
 
-# A monitor speaks every 5 seconds; one that has not for so long is not there any more.
+# A monitor writes every 5 seconds; after this long without a write it counts as gone.
 SPOKE_S_MAX = 20.0
 LIVE = tuple(state for state in TicketState if state.live)
 LOOKS = 60
 LATELY_S = 3600.0
-# So many entries are looked at for what happened; in an hour with more, the newest are told.
+# How many entries are searched for events; of more, the newest count.
 ENTRIES_MAX = 400
 # Beyond it, sums of figures are none any more.
 FIGURE_MAX = 1e15
@@ -49,7 +49,7 @@ _QUIET = frozenset({Kind.OBSERVED, Kind.REASONING, Kind.VERDICT, Kind.PERMIT_MIN
 class Trouble:
     """One invariant that does not hold at one target, or is not known to.
 
-    `silenced` says why nobody is told, `ticket` is the number of the one that holds it.
+    `silenced` is the reason of a silence, `ticket` the number of its ticket.
     """
 
     target: str
@@ -72,7 +72,7 @@ class TargetHealth:
 
 @dataclass(frozen=True, slots=True)
 class SubjectHealth:
-    """How one subject is. `problem` says why nobody can know, such as that nobody watches it."""
+    """The health of one subject. `problem` says why it is unknown, such as a missing monitor."""
 
     subject: str
     health: Health
@@ -88,8 +88,8 @@ class SubjectHealth:
     @property
     def fine(self) -> bool:
         """True when it is watched, and all that does not hold is kept quiet on purpose."""
-        loud = [one for one in self.troubles if one.health is not Health.HEALTHY]
-        return not self.problem and bool(self.targets) and all(one.silenced for one in loud)
+        loud = [trouble for trouble in self.troubles if trouble.health is not Health.HEALTHY]
+        return not self.problem and bool(self.targets) and all(trouble.silenced for trouble in loud)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,15 @@ class RecentEvent:
 def show_health(app: App) -> HealthView:
     """Every subject that is configured, has a rig, or has a ticket that lives."""
     now = app.clock.now()
-    watchers = tuple(one for one in app.store.watchers.find() if _speaks(one, now))
+    watchers = tuple(watcher for watcher in app.store.watchers.find() if _speaks(watcher, now))
     tickets = app.store.tickets.find(states=LIVE)
-    names = dict.fromkeys([*app.subjects(), *(one.subject for one in tickets)])
+    names = dict.fromkeys([*app.subjects(), *(ticket.subject for ticket in tickets)])
     found = [health_of(app, name) for name in names]
-    found.sort(key=lambda one: (one.fine, -one.health.rank, one.subject))
+    found.sort(key=lambda health: (health.fine, -health.health.rank, health.subject))
     return HealthView(
         at=now,
-        health=worst(one.health for one in found),
-        fine=bool(found) and all(one.fine for one in found),
+        health=worst(view.health for view in found),
+        fine=bool(found) and all(view.fine for view in found),
         subjects=tuple(found),
         watchers=watchers,
         silences=tuple(silences_now(app)),
@@ -144,21 +144,21 @@ def show_health(app: App) -> HealthView:
 
 
 def health_of(app: App, subject: str) -> SubjectHealth:
-    """One subject, by what the store knows of it; nobody looks at it now."""
+    """The health of one subject by the store, without a new check."""
     now = app.clock.now()
     watched = [
-        (who, one)
+        (who, watch)
         for who in app.store.watchers.find()
-        for one in who.watches
-        if one.subject == subject and _speaks(who, now)
+        for watch in who.watches
+        if watch.subject == subject and _speaks(who, now)
     ]
-    last = max((one.last_at for _, one in watched if one.last_at), default=None)
-    interval_s = max((one.interval_s for _, one in watched), default=0.0)
+    last = max((watcher.last_at for _, watcher in watched if watcher.last_at), default=None)
+    interval_s = max((watcher.interval_s for _, watcher in watched), default=0.0)
     interval_s = interval_s or app.config.interval_of(subject)
     late_s = 2 * interval_s + 3 * app.config.number("timeout_s") + SPOKE_S_MAX
     problem, parts = "", []
     if subject not in app.subjects():
-        problem = "it is configured no more, and has tickets that live"
+        problem = "no longer configured, but has open tickets"
     else:
         try:
             parts = [target.name for target in app.targets_of(subject)]
@@ -167,17 +167,19 @@ def health_of(app: App, subject: str) -> SubjectHealth:
     if problem:
         pass
     elif not watched:
-        problem = f"nobody watches it: start operator monitor run --subject {subject}"
+        problem = f"not monitored. Start: operator monitor run --subject {subject}"
     elif last is None:
-        problem = "it has not been looked at yet"
+        problem = "not checked yet"
     elif (age_s := (now - last).total_seconds()) > late_s:
-        problem = f"its monitor has not looked for {age_s:.0f} s"
+        problem = f"last check {age_s:.0f} s ago"
     conditions = app.store.conditions.of(subject)
     tickets = app.store.tickets.find(states=LIVE, subject=subject)
-    health = worst(one.health for one in conditions)
+    health = worst(condition.health for condition in conditions)
     worst_of: dict[str, Health] = {}
-    for one in conditions:
-        worst_of[one.target] = max(one.health, worst_of.get(one.target, one.health))
+    for condition in conditions:
+        worst_of[condition.target] = max(
+            condition.health, worst_of.get(condition.target, condition.health)
+        )
     newest = app.store.observations.newest(subject, limit=1)
     return SubjectHealth(
         subject=subject,
@@ -189,7 +191,7 @@ def health_of(app: App, subject: str) -> SubjectHealth:
         watchers=tuple(who.worker for who, _ in watched),
         last_look=last or (newest[0].at if newest else None),
         interval_s=interval_s,
-        missed=sum(one.missed for _, one in watched),
+        missed=sum(watcher.missed for _, watcher in watched),
         problem=problem,
     )
 
@@ -204,12 +206,12 @@ def _find_troubles(
     silences: Sequence[Silence],
     now: datetime,
 ) -> tuple[Trouble, ...]:
-    filed = {violation.key: one.id for one in tickets for violation in one.violations}
+    filed = {violation.key: ticket.id for ticket in tickets for violation in ticket.violations}
     troubles = []
-    for one in conditions:
-        if one.health is Health.HEALTHY and not one.flapping(now):
+    for condition in conditions:
+        if condition.health is Health.HEALTHY and not condition.flapping(now):
             continue
-        place = (one.subject, one.target, one.invariant)
+        place = (condition.subject, condition.target, condition.invariant)
         silenced = next(
             (
                 f"{quiet.reason} ({quiet.by}, until {quiet.until:%Y-%m-%d %H:%M} UTC)"
@@ -220,35 +222,42 @@ def _find_troubles(
         )
         troubles.append(
             Trouble(
-                target=one.target,
-                invariant=one.invariant,
-                health=one.health,
-                since=one.broken_since or one.since,
-                detail=one.detail,
+                target=condition.target,
+                invariant=condition.invariant,
+                health=condition.health,
+                since=condition.broken_since or condition.since,
+                detail=condition.detail,
                 silenced=silenced,
-                flapping=one.flapping(now),
+                flapping=condition.flapping(now),
                 ticket=filed.get(key_of(*place)),
             )
         )
-    troubles.sort(key=lambda one: (bool(one.silenced), -one.health.rank, one.since, one.target))
+    troubles.sort(
+        key=lambda trouble: (
+            bool(trouble.silenced),
+            -trouble.health.rank,
+            trouble.since,
+            trouble.target,
+        )
+    )
     return tuple(troubles)
 
 
 def sparks_of(app: App, subject: str, *, looks: int = LOOKS) -> Sequence[Spark]:
     """For each target of a subject the reading that moved most in the last looks."""
     seen = app.store.observations.newest(subject, limit=looks)[::-1]
-    targets = dict.fromkeys(one.target for look in seen for one in look.seen)
+    targets = dict.fromkeys(sighting.target for look in seen for sighting in look.seen)
     return [_spark(name, seen) for name in targets]
 
 
 def live_tickets(app: App, *, limit: int) -> Sequence[Ticket]:
-    """Tickets whose trouble is not known to be over, the most urgent and oldest first."""
+    """Unresolved tickets, the most urgent and oldest first."""
     states = [state for state in TicketState if state.live]
     return app.store.tickets.find(states=states, limit=limit)
 
 
 def recent_events(app: App, *, limit: int, within_s: float = LATELY_S) -> Sequence[RecentEvent]:
-    """What happened lately that a person wants to know of, the newest first."""
+    """Recent events for people, newest first."""
     since = app.clock.now() - timedelta(seconds=within_s)
     found: list[RecentEvent] = []
     for entry in app.store.entries.newest(limit=ENTRIES_MAX):
@@ -262,21 +271,21 @@ def recent_events(app: App, *, limit: int, within_s: float = LATELY_S) -> Sequen
 
 def _spark(target: str, looks: Sequence[Observation]) -> Spark:
     seen = [look.of(target) for look in looks]
-    names = dict.fromkeys(name for one in seen for name in one.readings)
+    names = dict.fromkeys(name for sighting in seen for name in sighting.readings)
     series: dict[str, tuple[float | None, ...]] = {}
     for name in names:
         values: list[float | None] = []
-        for one in seen:
-            value = one.readings.get(name)
+        for sighting in seen:
+            value = sighting.readings.get(name)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 values.append(None)
             else:
                 values.append(float(value) if abs(value) <= FIGURE_MAX else None)
-        known = [one for one in values if one is not None]
+        known = [reading for reading in values if reading is not None]
         if len(known) < 3 or known[0] == known[-1] or sorted(known) != known:
             series[name] = tuple(values)
-        else:  # of what only grows, as a counter, how much it grew at each look
-            series[f"{name} per look"] = tuple(
+        else:  # a counter: its growth at each check
+            series[f"{name} per check"] = tuple(
                 None if before is None or after is None else after - before
                 for before, after in pairwise(values)
             )
@@ -286,7 +295,7 @@ def _spark(target: str, looks: Sequence[Observation]) -> Spark:
 
 def _liveliness(values: Sequence[float | None]) -> float:
     """How much it goes up and down for its size; what was not seen at all comes last."""
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     if len(known) < 2:
         return -1.0 if not known else 0.0
     reach, seen = max(known) - min(known), len(known) / len(values)

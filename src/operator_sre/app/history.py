@@ -1,4 +1,4 @@
-"""The history of commands: what ran and what it said, statistics, and patterns of commands."""
+"""The history of commands: runs and outputs, statistics, and patterns of commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from operator_sre.ledger.history.templates import (
 from operator_sre.ledger.history.venvs import VenvViolation, venv_of, venv_violations
 
 if TYPE_CHECKING:
-    # Whoever only reads the history starts without what runs and judges commands.
+    # Readers of the history do not load the gate and the executor.
     from operator_sre.executor.jobs import JobOutput
 
 __all__ = [
@@ -89,7 +89,7 @@ class CommandView:
 
 
 class RunningOutput:
-    """The output of a command that another process has started, as it comes, without secrets."""
+    """The live output of a command of another process, without secrets."""
 
     def __init__(self, growing: JobOutput, live: LiveOutput) -> None:
         self._growing = growing
@@ -111,7 +111,7 @@ class RunningOutput:
 
 @dataclass(frozen=True, slots=True)
 class FoundCommands:
-    """A page of commands, the newest first; `behind` counts entries that were not looked at yet."""
+    """A page of commands, newest first; `behind` counts entries that are not indexed yet."""
 
     commands: tuple[Command, ...]
     behind: int = 0
@@ -119,7 +119,7 @@ class FoundCommands:
 
 @dataclass(frozen=True, slots=True)
 class FoundEntries:
-    """A page of entries, the newest first; `behind` counts those that were not looked at yet."""
+    """A page of entries, newest first; `behind` counts entries that are not indexed yet."""
 
     entries: tuple[Entry, ...]
     behind: int = 0
@@ -167,12 +167,14 @@ def wanted(
     outcome: str = "",
     since: str = "",
 ) -> CommandFilter:
-    """A filter from what somebody typed; UsageError names what there is."""
+    """A filter from user input; UsageError names the valid values."""
     if level and level not in set(Level):
-        raise UsageError(f"There is no level {level!r}.", next_step=f"Levels: {', '.join(Level)}.")
+        raise UsageError(
+            f"{level!r} is not a valid level.", next_step=f"Levels: {', '.join(Level)}."
+        )
     if outcome and outcome not in OUTCOMES:
         raise UsageError(
-            f"There is no outcome {outcome!r}.", next_step=f"Outcomes: {', '.join(OUTCOMES)}."
+            f"{outcome!r} is not a valid outcome.", next_step=f"Outcomes: {', '.join(OUTCOMES)}."
         )
     start = None
     if ago := _AGO.fullmatch(since):
@@ -182,7 +184,8 @@ def wanted(
             start = datetime.fromisoformat(since)
         except ValueError:
             raise UsageError(
-                f"{since!r} is no time.", next_step="Say 30m, 12h, 7d, or 2026-03-04T12:00."
+                f"{since!r} is not a valid time.",
+                next_step="Use 30m, 12h, 7d, or 2026-03-04T12:00.",
             ) from None
         start = start if start.tzinfo else start.replace(tzinfo=UTC)
     return CommandFilter(ticket, run, target, level, outcome, start)
@@ -226,7 +229,7 @@ def show_command(app: App, seq: int) -> CommandView:
     command = app.store.commands.get(seq)
     if command is None:
         raise NotFoundError(
-            f"There is no command {seq}.", next_step="See them with: operator history list"
+            f"There is no command {seq}.", next_step="List them with: operator history list"
         )
     files = [
         str(app.spool.path_of(digest) or "")
@@ -236,7 +239,7 @@ def show_command(app: App, seq: int) -> CommandView:
 
 
 def show_output(app: App, seq: int, show: Callable[[int, bytes], bool]) -> None:
-    """All that a command said, without secrets: stdout, then stderr, as 1 and 2 for `show`."""
+    """Pass the full output without secrets to `show`: stdout as 1, then stderr as 2."""
     view = show_command(app, seq)
     kept = {
         1: (view.command.stdout_sha256, view.stdout_file),
@@ -244,8 +247,8 @@ def show_output(app: App, seq: int, show: Callable[[int, bytes], bool]) -> None:
     }
     if any(digest and not path for digest, path in kept.values()):
         raise NotFoundError(
-            f"The whole output of command {seq} is not on this machine, or not any more.",
-            next_step=f"What the record keeps of it: operator history show {seq}",
+            f"The full output of command {seq} is not on this machine, or has been deleted.",
+            next_step=f"See the recorded part: operator history show {seq}",
         )
     live = LiveOutput(open_redactor(app.config), show)
     for number, (_, path) in kept.items():
@@ -301,7 +304,7 @@ async def _catch_up(app: App) -> int:
 
 def _with_venvs(commands: Sequence[Command]) -> tuple[Command, ...]:
     """With the environment that a command line names by itself."""
-    return tuple(replace(one, venv=venv_of(one)) for one in commands)
+    return tuple(replace(command, venv=venv_of(command)) for command in commands)
 
 
 def list_patterns(app: App, *, like: str = "") -> list[Pattern]:
@@ -309,9 +312,9 @@ def list_patterns(app: App, *, like: str = "") -> list[Pattern]:
     attempts = app.store.commands.attempts(CommandFilter(), limit=LOOK_BACK_MAX)
     notes = {note.name: note for note in app.store.patterns.notes()}
     endings: dict[str, list[bool]] = {}  # how each command ended, each time it did
-    for one in attempts:
-        if one.succeeded or one.failed:
-            endings.setdefault(one.command, []).append(one.succeeded)
+    for attempt in attempts:
+        if attempt.succeeded or attempt.failed:
+            endings.setdefault(attempt.command, []).append(attempt.succeeded)
     found: list[Pattern] = []
     for note in notes.values():
         if (made := note.pattern) is not None and not note.hidden:
@@ -324,7 +327,7 @@ def list_patterns(app: App, *, like: str = "") -> list[Pattern]:
             rate = round(sum(fitting) / len(fitting), 4) if fitting else None
             found.append(replace(made, uses=note.uses, success_rate=rate))
     for learned in learn(attempts):
-        # Unless somebody hid it, or made one of the same name.
+        # Unless it is hidden, or a person created one of the same name.
         known = notes.get(learned.name)
         if known is None or (known.pattern is None and not known.hidden):
             found.append(learned)
@@ -337,7 +340,7 @@ def show_pattern(app: App, name: str) -> Pattern:
         if pattern.name == name:
             return pattern
     raise NotFoundError(
-        f"There is no pattern {name!r}.", next_step="See them with: operator history patterns list"
+        f"There is no pattern {name!r}.", next_step="List them with: operator history patterns list"
     )
 
 
@@ -350,25 +353,25 @@ async def create_pattern(
     preconditions: Mapping[str, Value] | None = None,
     context: str = "",
 ) -> Pattern:
-    """Remember lines with placeholders under a name, in the name of whoever is signed in."""
+    """Store lines with placeholders under a name, as the signed-in person."""
     if not _PATTERN_NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a pattern.",
-            next_step="Use small letters, digits, - and _, up to 63, beginning with a letter.",
+            f"{name!r} is not a valid name of a pattern.",
+            next_step="Use up to 63 lowercase letters, digits, '-' and '_'; start with a letter.",
         )
     if not lines or len(lines) > PATTERN_LINES_MAX:
-        raise UsageError(f"A pattern has one to {PATTERN_LINES_MAX} lines.", next_step="Name them.")
+        raise UsageError(f"A pattern has 1 to {PATTERN_LINES_MAX} lines.", next_step="Name them.")
     for line in lines:
         if not line.strip() or len(line) > PATTERN_LINE_CHARS_MAX or not line.isprintable():
             raise UsageError(
                 f"The line {line[:40]!r} is empty, too long, or not plain text.",
-                next_step="Give each command as one line of up to"
+                next_step="Write each command as one line of up to"
                 f" {PATTERN_LINE_CHARS_MAX} characters.",
             )
         if quotes_a_placeholder(line):
             raise UsageError(
-                f"In the line {line[:40]!r} a placeholder stands inside quotes.",
-                next_step="Take the quotes away: values are quoted when they are filled in.",
+                f"The line {line[:40]!r} has a placeholder inside quotes.",
+                next_step="Remove the quotes: values are quoted when they are filled in.",
             )
     pattern = Pattern(
         name=name,

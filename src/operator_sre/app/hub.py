@@ -1,7 +1,7 @@
 """The hub: agents of any type ask for actions here, and each hears what became of its own.
 
 Nothing is passed between processes: a request is a workflow of one step, and every message follows
-from an entry of the ledger, so that whoever reads it hears the same. Only what a command says while
+from an entry of the ledger, so that every reader gets the same. Only the output of a command while
 it runs is heard live, and only in the process that runs it.
 """
 
@@ -62,7 +62,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class MessageKind(StrEnum):
-    """What an agent is told of an action."""
+    """The kinds of messages about an action."""
 
     REQUEST = "SYSTEM_ACTION_REQUEST"
     APPROVAL_NEEDED = "SYSTEM_ACTION_APPROVAL_NEEDED"
@@ -112,7 +112,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class PendingAction:
-    """An action that is not over, with the request that it waits for, where it waits for people."""
+    """An action that has not ended, with its pending approval if it has one."""
 
     action: str
     agent: Agent
@@ -133,16 +133,16 @@ class Hub:
     async def request_system_action(
         self, agent: Agent, action: Action, *, subject: str = ""
     ) -> str:
-        """Ask for an action; its id. Whoever serves the hub, or any agent of this home, runs it."""
+        """Request an action and return its id. Any serving process of this home runs it."""
         if not _NAME.fullmatch(agent.name) or not _NAME.fullmatch(agent.type):
             raise UsageError(
-                f"{agent.name[:60]!r} of type {agent.type[:60]!r} cannot be the name of an agent.",
+                f"{agent.name[:60]!r} of type {agent.type[:60]!r} is not a valid agent.",
                 next_step="Use up to 64 letters, digits, '.', '_', '@' or '-'.",
             )
         if agent.type == PERSON:
             raise UsageError(
-                f"The agent {agent.name!r} says that it is of type {PERSON!r}, which people are.",
-                next_step="A person asks with: operator exec",
+                f"The agent {agent.name!r} cannot have the type {PERSON!r}, which is for people.",
+                next_step="People run commands with: operator exec",
             )
         refuse_who_may_not(self.app, signed_in(), action)
         record = await add_workflow(
@@ -164,7 +164,7 @@ class Hub:
         if record is None or record.requester.agent != agent:
             raise NotFoundError(
                 f"There is no action {action[:60]!r} of this agent.",
-                next_step="See what is under way with: operator workflows list",
+                next_step="List actions with: operator workflows list",
             )
         fresh = self.app.store.workflows.get(action) or record
         run, result = run_of(fresh.id, STEP, fresh.step(STEP).attempts), None
@@ -179,14 +179,14 @@ class Hub:
     ) -> Approval:
         """A person's answer to what an action waits for. AuthorityError when they may not."""
         must_be_a_person(self.app)
-        asked = self._pending_approval(action)
-        if asked is None:
+        approval = self._pending_approval(action)
+        if approval is None:
             raise NotFoundError(
-                f"Action {action[:60]!r} does not wait for anybody.",
-                next_step="See what does with: operator approvals list",
+                f"Action {action[:60]!r} does not require approval.",
+                next_step="List pending approvals with: operator approvals list",
             )
         state = ApprovalState.APPROVED if approved else ApprovalState.REJECTED
-        return await self.app.answering.answer(asked, state, by=by, reason=reason)
+        return await self.app.answering.answer(approval, state, by=by, reason=reason)
 
     def get_pending_actions(self, agent: str = "") -> Sequence[PendingAction]:
         """Actions that are not over, of this agent or of all, oldest first."""
@@ -194,15 +194,15 @@ class Hub:
         found = self.app.store.workflows.find(states=living)
         return [
             PendingAction(
-                one.id,
-                Agent(one.requester.agent, one.requester.type),
-                one.workflow.step(STEP).action,
-                one.state,
-                one.requested_at,
-                self._pending_approval(one.id),
+                record.id,
+                Agent(record.requester.agent, record.requester.type),
+                record.workflow.step(STEP).action,
+                record.state,
+                record.requested_at,
+                self._pending_approval(record.id),
             )
-            for one in reversed(found)
-            if one.origin is Origin.HUB and agent in ("", one.requester.agent)
+            for record in reversed(found)
+            if record.origin is Origin.HUB and agent in ("", record.requester.agent)
         ]
 
     async def subscribe(self, agent: str = "", *, after: int = 0) -> AsyncGenerator[Message, None]:
@@ -210,7 +210,7 @@ class Hub:
         live: asyncio.Queue[Message] = asyncio.Queue(LIVE_MAX)
 
         def listen(message: Message) -> None:
-            # Whoever listens too slowly misses pieces; the whole comes with the result.
+            # A slow subscriber misses live output; the result has all of it.
             if agent in ("", message.agent) and not live.full():
                 live.put_nowait(message)
 
@@ -263,7 +263,11 @@ class Hub:
     def _pending_approval(self, action: str) -> Approval | None:
         pending = self.app.store.approvals.find(states=[ApprovalState.PENDING])
         now = self.app.clock.now()
-        mine = [one for one in pending if workflow_of(one.run) == action and one.expires_at > now]
+        mine = [
+            approval
+            for approval in pending
+            if workflow_of(approval.run) == action and approval.expires_at > now
+        ]
         return mine[-1] if mine and self._find_action(action) else None
 
 
@@ -317,7 +321,7 @@ class Proposed:
 
 
 def foreign_agent(name: str) -> Actor:
-    """Who asks: an agent under the name it gave itself, for whoever started it or let it in."""
+    """The requester: an agent by its own name, for the person who started or admitted it."""
     known = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:FOREIGN_NAME_MAX] or "client"
     return Actor(signed_in(), "agent", f"{FOREIGN_PREFIX}{known.lower()}")
 
@@ -326,11 +330,11 @@ def refuse_who_may_not(app: App, person: str, action: Action) -> None:
     """AuthorityError for who may have nothing changed: no agent of theirs asks for it either."""
     change = Verdict(action, Level.REVIEW, Risk.LOW, (), "it may change something", "")
     if why := app.permissions.may_request(Actor(person, "user"), change):
-        raise AuthorityError(why, next_step="Ask an admin for a larger role.")
+        raise AuthorityError(why, next_step="Ask an admin for a higher role.")
 
 
 async def propose_action(app: App, by: Actor, action: Action, *, subject: str = "") -> str:
-    """Ask for an action; its id. Whoever serves the hub, or any agent of this home, runs it."""
+    """Request an action and return its id. Any serving process of this home runs it."""
     refuse_who_may_not(app, by.id, action)
     workflow = command_workflow(action, subject=subject)
     record = await add_workflow(app, workflow, origin=Origin.HUB, requester=by)
@@ -343,12 +347,16 @@ async def proposed_action(app: App, by: Actor, action: str, *, wait_s: float = 0
     if record is None or record.origin is not Origin.HUB or record.requester != by:
         raise NotFoundError(
             f"There is no action {action[:60]!r} of this agent.",
-            next_step="Name the id that propose_action gave.",
+            next_step="Use the id that propose_action returned.",
         )
     hub, until = Hub(app), app.clock.monotonic() + min(wait_s, FOREIGN_WAIT_S_MAX)
     while True:
         result = hub.get_action_result(action, by.agent)
-        waits = [one for one in hub.get_pending_actions(by.agent) if one.action == action]
+        waits = [
+            get_pending_action
+            for get_pending_action in hub.get_pending_actions(by.agent)
+            if get_pending_action.action == action
+        ]
         approval = waits[0].approval.id if waits and waits[0].approval else ""
         if result.state.over or approval or app.clock.monotonic() >= until:
             return Proposed(result, approval)

@@ -1,4 +1,4 @@
-"""Where we listen: on this machine unless somebody means otherwise, and then with TLS."""
+"""Listeners: on this machine by default; beyond it only if confirmed, with TLS."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from operator_sre.codec import to_json
 __all__ = ["CROSSING", "Listener", "command_asked", "exposure_of", "is_loopback", "listener_asked"]
 # What only an admin may say yes to.
 _ADMIN_DEEDS = {
-    Boundary.EXPOSED_LISTENER: "let others reach us",
-    # Whoever has a value once has it; binding it takes an admin as well.
+    Boundary.EXPOSED_LISTENER: "open a listener to the network",
+    # A value that has been given out stays known; binding one requires an admin as well.
     Boundary.DIRECT_LEASE: "let a command have a credential",
 }
 CROSSING = Crossing(deed=lambda confirmation: _ADMIN_DEEDS.get(confirmation.boundary, ""))
@@ -37,7 +37,7 @@ class Listener:
 
     @property
     def tls(self) -> bool:
-        """True when nobody on the way can read along."""
+        """True when the traffic is encrypted."""
         return self.tls_cert is not None and self.tls_key is not None
 
     @property
@@ -64,7 +64,9 @@ def is_loopback(host: str) -> bool:
 def exposure_of(listener: Listener, what: str = "the API") -> Asked | None:
     """What a person has to say yes to before it is opened; UsageError when it may not be at all."""
     if (listener.tls_cert is None) is not (listener.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key belong together.", next_step="Name both files.")
+        raise UsageError(
+            "--tls-cert and --tls-key must be used together.", next_step="Name both files."
+        )
     for file in (listener.tls_cert, listener.tls_key):
         if file is not None and not file.is_file():
             raise UsageError(f"There is no file {str(file)!r}.", next_step="Name a PEM file.")
@@ -72,8 +74,8 @@ def exposure_of(listener: Listener, what: str = "the API") -> Asked | None:
         return None
     if not listener.tls and not listener.insecure:
         raise UsageError(
-            f"{listener.bind!r} can be reached from elsewhere, and tokens would be sent in clear.",
-            next_step="Add --tls-cert and --tls-key, or mean it with --insecure-public.",
+            f"{listener.bind!r} is not a loopback address, and tokens would be unencrypted.",
+            next_step="Add --tls-cert and --tls-key, or accept it with --insecure-public.",
         )
     return listener_asked(what, bind=listener.bind, port=listener.port, tls=listener.tls)
 
@@ -81,15 +83,15 @@ def exposure_of(listener: Listener, what: str = "the API") -> Asked | None:
 def listener_asked(what: str, *, bind: str, port: int, tls: bool) -> Asked:
     """What a person has to say yes to before others can reach us there; it is used up by opening.
 
-    Whoever opens it asks with `cross`, and comes back with the id of the yes.
+    The caller requests it with `cross`, and passes the id of the confirmation later.
     """
-    how = "with TLS" if tls else "without TLS: whoever is on the way reads along"
+    how = "with TLS" if tls else "without TLS, so that the network can read the traffic"
     where = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
     return Asked(
         Boundary.EXPOSED_LISTENER,
         {"what": what, "bind": bind, "port": port, "tls": tls},
         Risk.HIGH,
-        f"Others can reach {what} at {where} from then on, {how}.",
+        f"{what} becomes reachable from other machines at {where}, {how}.",
         destinations=(where,),
     )
 

@@ -1,4 +1,4 @@
-"""Minds: who thinks in this home, what that costs, whether they answer, and what they said."""
+"""Models of this home: which one works, its cost, a connection test, and transcripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from operator_sre.config.models import (
 )
 
 if TYPE_CHECKING:
-    # Whoever only lists models starts without what they need to think.
+    # Listing models does not load their clients.
     from operator_protocols.ports import Model
     from operator_sre.app.summaries import BackgroundSummaries
     from operator_sre.app.wiring import App
@@ -132,7 +132,7 @@ def thinking_model(config: Config) -> str:
 
 
 def summary_model(config: Config) -> str:
-    """The name of the model that summarises; nobody pays for it where the reasoner thinks."""
+    """The name of the model that summarises; free of charge with the reasoner."""
     name = str(config.values["summary_model"])
     if name != AUTO:
         return name
@@ -155,10 +155,10 @@ def mind_of(app: App) -> Model:
 
 @asynccontextmanager
 async def completion_of(app: App, name: str) -> AsyncIterator[RemoteModel | _Absent]:
-    """A configured model that writes a text for a text; one that has no key says so when asked."""
+    """A configured model that answers text with text; a missing key raises at the call."""
     if is_offline(name):
         raise UsageError(
-            f"{name!r} gives no opinion: it is not a language model.",
+            f"{name!r} cannot give an opinion: it is not a language model.",
             next_step="Name a model of operator.toml; see: operator models list",
         )
     remote = _remote(app, _find_model(app.config, name))
@@ -169,9 +169,9 @@ async def completion_of(app: App, name: str) -> AsyncIterator[RemoteModel | _Abs
 
 
 def model_id(config: Config, name: str) -> str:
-    """What a configured model is at whoever has it, as PROVIDER/MODEL."""
-    told = _find_model(config, name)
-    return f"{told.provider}/{told.model}"
+    """The provider and model behind a configured name, as PROVIDER/MODEL."""
+    model = _find_model(config, name)
+    return f"{model.provider}/{model.model}"
 
 
 def summaries_of(app: App) -> BackgroundSummaries:
@@ -199,9 +199,9 @@ def over_budget(app: App, more: Spent | None = None) -> str:
     today = sum(app.store.spending.on(app.clock.now()).values(), more or Spent())
     usd, tokens = app.config.number("usd_per_day"), app.config.number("tokens_per_day")
     if today.usd >= usd:
-        return f"the budget of this day is used up ({usd:g} dollars, setting usd_per_day)."
+        return f"the daily budget is used up ({usd:g} USD, setting usd_per_day)."
     if today.tokens >= tokens:
-        return f"the budget of this day is used up ({tokens:.0f} tokens, setting tokens_per_day)."
+        return f"the daily budget is used up ({tokens:.0f} tokens, setting tokens_per_day)."
     return ""
 
 
@@ -212,27 +212,27 @@ def list_models(app: App) -> Sequence[ModelView]:
 
     def use(name: str) -> str:
         uses = {"thinks": name == thinks, "summarises": name == summarises}
-        return ", ".join(what for what, so in uses.items() if so)
+        return ", ".join(use for use, so in uses.items() if so)
 
     views = [ModelView(REASONER, "built in", "", "", "not needed", None, Spent(), use(REASONER))]
     views += [
         ModelView(
-            name=one.name,
-            provider=one.provider,
-            model=one.model,
-            host=one.host,
-            key=_key_state(config, one),
-            prices=None if one.prices is None else asdict(one.prices),
-            today=today.get(one.name, Spent()),
-            use=use(one.name),
+            name=model.name,
+            provider=model.provider,
+            model=model.model,
+            host=model.host,
+            key=_key_state(config, model),
+            prices=None if model.prices is None else asdict(model.prices),
+            today=today.get(model.name, Spent()),
+            use=use(model.name),
         )
-        for one in config.models
+        for model in config.models
     ]
     return views
 
 
 async def try_model(app: App, name: str) -> Tried:
-    """One small turn, for real: nothing is looked at or changed, whatever it answers."""
+    """One small real turn; whatever it answers, nothing is executed."""
     question = small_question(app.clock.now())
     if is_offline(name):
         return await _try_turn(_offline_model(app.config, name), question)
@@ -255,64 +255,64 @@ def transcript_of(app: App, run: str) -> list[dict[str, Any]]:
     """The answers of a run as `scripted:FILE` replays them, without their secrets."""
     if app.store.runs.get(run) is None:
         raise NotFoundError(
-            f"There is no run {run!r}.", next_step="See them with: operator audit list"
+            f"There is no run {run!r}.", next_step="List them with: operator audit list"
         )
     entries = app.store.entries.after(0, limit=ENTRIES_MAX, run=run)
     return [dict(entry.payload) for entry in entries if entry.kind is Kind.REASONING]
 
 
 async def _try_turn(model: Model, ask: Ask) -> Tried:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         answer = await model.answer(ask)
     except (MissingExtraError, ModelError) as error:
-        return Tried(model.name, time.perf_counter() - begun, problem=str(error))
+        return Tried(model.name, time.perf_counter() - started, problem=str(error))
     tools = any(not isinstance(call, Misuse) for call in answer.calls)
     how = str(getattr(model, "mode", ""))
-    problem = "" if tools else "It answered, but called no tool in a way that can be used."
-    return Tried(model.name, time.perf_counter() - begun, answer.spent, tools, how, problem)
+    problem = "" if tools else "The model answered, but did not call a tool correctly."
+    return Tried(model.name, time.perf_counter() - started, answer.spent, tools, how, problem)
 
 
 def _find_model(config: Config, name: str) -> ModelConfig:
-    for one in config.models:
-        if one.name == name:
-            return one
-    known = ", ".join([REASONER, *(one.name for one in config.models)])
+    for model in config.models:
+        if model.name == name:
+            return model
+    known = ", ".join([REASONER, *(model.name for model in config.models)])
     raise NotFoundError(f"There is no model {name!r}.", next_step=f"Models: {known}.")
 
 
-def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
+def _remote(app: App, model: ModelConfig) -> RemoteModel | _Absent:
     from operator_sre.models.remote import RemoteModel
 
     try:
-        key = _key_of(app.config, told)
+        key = _key_of(app.config, model)
     except OperatorError as error:
-        return _Absent(told.name, error)
+        return _Absent(model.name, error)
     return RemoteModel(
-        name=told.name,
-        provider=told.provider,
-        model=told.model,
-        base_url=told.base_url,
+        name=model.name,
+        provider=model.provider,
+        model=model.model,
+        base_url=model.base_url,
         key=key,
-        prices=told.prices,
-        timeout_s=told.timeout_s,
-        tools=cast("ToolMode", told.tools),
-        temperature=told.temperature,
+        prices=model.prices,
+        timeout_s=model.timeout_s,
+        tools=cast("ToolMode", model.tools),
+        temperature=model.temperature,
         redact=_redact(app),
         guidance=str(app.config.values["guidance"]),
     )
 
 
-def _key_of(config: Config, told: ModelConfig) -> str:
+def _key_of(config: Config, model: ModelConfig) -> str:
     """Its key; UsageError where one is needed and none is there."""
     from operator_sre.app.secret_store import model_key
 
-    key = told.key or model_key(config, told.key_file, (told.name, told.provider))
-    if not key and told.key_env:
+    key = model.key or model_key(config, model.key_file, (model.name, model.provider))
+    if not key and model.key_env:
         raise UsageError(
             "no key is set.",
-            next_step=f"Set the variable {told.key_env}, or bind a secret: operator secrets bind"
-            f" NAME --to model:{told.name}",
+            next_step=f"Set the variable {model.key_env}, or bind a secret: operator secrets bind"
+            f" NAME --to model:{model.name}",
         )
     return key
 
@@ -321,8 +321,8 @@ def _has_key(config: Config, name: str) -> bool:
     """True when there is a key, a file that should have one, or a secret that is bound to it."""
     from operator_sre.app.secret_store import is_held
 
-    told = _find_model(config, name)
-    return told.has_key or is_held(config, "model", (told.name, told.provider))
+    model = _find_model(config, name)
+    return model.has_key or is_held(config, "model", (model.name, model.provider))
 
 
 def key_state(config: Config, name: str) -> str:
@@ -330,12 +330,12 @@ def key_state(config: Config, name: str) -> str:
     return _key_state(config, _find_model(config, name))
 
 
-def _key_state(config: Config, told: ModelConfig) -> str:
+def _key_state(config: Config, model: ModelConfig) -> str:
     try:
-        key = _key_of(config, told)
+        key = _key_of(config, model)
     except OperatorError:
         return "not set"
-    if not key and not told.key_env and not told.key_file:
+    if not key and not model.key_env and not model.key_file:
         return "not needed"
     return "set" if key else "not set"
 

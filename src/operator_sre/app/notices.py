@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """How one channel does. `holder` is the process that sends, `behind` what it has to look at.
+    """The state of one channel. `holder` is the sending process, `behind` its backlog.
 
     `lost` notices could not be delivered since a message last was.
     """
@@ -53,8 +53,8 @@ class Tried:
 
 def notify_status(app: App) -> Sequence[ChannelStatus]:
     """Every channel that is configured, or that ever was sent to."""
-    names = [one.name for one in _channels(app)] if app.config.notices.urls_file else []
-    known = {one.name.removeprefix(PREFIX): one for one in app.store.cursors.find(PREFIX)}
+    names = [channel.name for channel in _channels(app)] if app.config.notices.urls_file else []
+    known = {known.name.removeprefix(PREFIX): known for known in app.store.cursors.find(PREFIX)}
     newest = app.store.entries.newest(limit=1)
     head = newest[0].seq if newest else 0
     views = []
@@ -81,29 +81,29 @@ def notify_status(app: App) -> Sequence[ChannelStatus]:
 async def send_notices(app: App) -> None:
     """Notify beside other work, until cancelled; whatever is wrong with it is only logged.
 
-    It returns at once where nobody is to be notified.
+    Returns at once if notifications are not configured.
     """
     if not app.config.notices.urls_file:
         return
     try:
         await run_notices(app)
     except OperatorError as error:  # a ticket matters more than word of it
-        log.error("nobody is notified: %s", error)
+        log.error("notifications are not sent: %s", error)
 
 
 async def run_notices(app: App) -> None:
-    """Notify until cancelled. UsageError where nobody is to be notified."""
+    """Notify until cancelled. UsageError if notifications are not configured."""
     channels = _channels(app)
     _must_be_installed()
     redactor = open_redactor(app.config)
-    asked, store = app.config.notices, app.store
+    settings, store = app.config.notices, app.store
     terms = Terms(
-        asked.events,
-        asked.min_severity,
-        asked.group_s,
-        asked.per_hour_max,
-        asked.web_url,
-        asked.quiet,
+        settings.events,
+        settings.min_severity,
+        settings.group_s,
+        settings.per_hour_max,
+        settings.web_url,
+        settings.quiet,
     )
     # What is new by process: a lease is not to be taken for one's own after a restart.
     holder = f"{app.initiator.host}:{app.initiator.process.pid}:{app.new_id()[:8]}"
@@ -128,23 +128,23 @@ async def send_test(app: App) -> Sequence[Tried]:
     channels = _channels(app)
     _must_be_installed()
     message = Message(
-        "Operator: this is a test",
-        "If you can read this, Operator can reach you here.\n\noperator notify status",
+        "Operator: test notification",
+        "Operator can send notifications to you.\n\noperator notify status",
     )
-    problems = await asyncio.gather(*(one.send(message) for one in channels))
-    return [Tried(one.name, why) for one, why in zip(channels, problems, strict=True)]
+    problems = await asyncio.gather(*(channel.send(message) for channel in channels))
+    return [Tried(channel.name, why) for channel, why in zip(channels, problems, strict=True)]
 
 
 def _channels(app: App) -> list[AppriseChannel]:
     file = app.config.notices.urls_file
     if not file:
         raise UsageError(
-            "Nobody is to be notified.",
+            "Notifications are not configured.",
             next_step='Add to operator.toml: [notify] urls_file = "FILE".',
         )
     channels = channels_of(read_secret(file))
     if not channels:
-        raise UsageError(f"There is no address in {file!r}.", next_step="Write one on each line.")
+        raise UsageError(f"{file!r} contains no URL.", next_step="Write one URL on each line.")
     return channels
 
 

@@ -35,8 +35,8 @@ __all__ = [
 MARKED = "(new each time)"
 
 _WAYS = {
-    Way.RUNS: "it runs by itself",
-    Way.ASKS: "it waits until a person says yes",
+    Way.RUNS: "it runs without approval",
+    Way.ASKS: "it requires approval",
     Way.PROPOSES: "it is only proposed",
     Way.HELD: "it does not run now",
     Way.NEVER: "it never runs",
@@ -73,10 +73,10 @@ class Outlook:
     def may_change(self) -> str:
         """What could be different afterwards, in a sentence."""
         if self.verdict.level is Level.SAFE:
-            return "nothing: it only reads"
+            return "nothing: read-only"
         if self.verdict.writes:
             return ", ".join(self.verdict.writes)
-        return f"not known: whatever {self.user or 'the user of its agent'} may change"
+        return f"unknown: anything that {self.user or 'the user of its agent'} may change"
 
 
 def outlook_of(
@@ -87,7 +87,7 @@ def outlook_of(
     subject: str,
     surroundings: Surroundings,
 ) -> Outlook:
-    """Of a command that somebody asks for on this machine. Runs and writes nothing."""
+    """The outlook of a command on this machine. Runs and writes nothing."""
     course = controls.foresee(verdict, requester, subject=subject)
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -145,8 +145,8 @@ def outlook_of_request(approval: Approval, surroundings: Surroundings) -> Outloo
 
 def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     """What would happen as people read it: a name and a text each; an empty text says nothing."""
-    verdict, action, one = outlook.verdict, outlook.verdict.action, outlook.requester
-    who = f"{one.id} ({one.type}), through agent {one.agent or '-'}"
+    verdict, action, requester = outlook.verdict, outlook.verdict.action, outlook.requester
+    who = f"{requester.id} ({requester.type}), through agent {requester.agent or '-'}"
     kept = outlook.output_bytes_max // 1024
     # What the kernel holds a command to, or why it does not.
     enforced = f"no, judged only: {verdict.unenforced}" if verdict.unenforced else ""
@@ -155,7 +155,7 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     if outlook.way is not None:
         mode = f"in mode {outlook.mode} " if outlook.mode else ""
         then = f"{mode}{_WAYS[outlook.way]}{f': {outlook.why}' if outlook.why else ''}"
-    # What people ask about; the rest only disarms settings of programs, and programs are told.
+    # The variables that people ask about; --json has all of them.
     variables = outlook.environment
     shown = [f"{name}={variables[name]}" for name in ("HOME", "PATH") if name in variables]
     if shown:
@@ -209,7 +209,7 @@ def document_of(outlook: Outlook) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What the gate thinks of a request now. `problem` says why nobody can tell from here.
+    """The present verdict on a request. `problem` says why it is unknown here.
 
     `differs` when it would be judged otherwise than when people were asked, `partly` when secrets
     were taken out of what we know of it, `elsewhere` when it would run on another machine.

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 HTTPS = 443
-# Where a command is started when nobody says where.
+# The default working directory of a command.
 START = Action.__dataclass_fields__["cwd"].default
 # Hosts that everybody knows, where nothing is lost by asking.
 WELL_KNOWN = frozenset(
@@ -72,7 +72,7 @@ class Edit:
 
 def request_of(wanted: Wanted) -> dict[str, Any]:
     """What is wanted, as JSON from which it can be read back."""
-    kind = next(name for name, one in FOUND.items() if isinstance(wanted, one))
+    kind = next(name for name, kind in FOUND.items() if isinstance(wanted, kind))
     return {"kind": kind, **asdict(wanted)}
 
 
@@ -80,7 +80,9 @@ def draft_edit(config: Config, wanted: Wanted, read: Read) -> Edit:
     """The change that this takes. UsageError when it is not needed, or cannot or must not be."""
     if isinstance(wanted, WantedBudget) and wanted.daily:
         return _setting(config, wanted, read)
-    file = next((one for one in config.policy_files if read(one) is not None), None)
+    file = next(
+        (policy_file for policy_file in config.policy_files if read(policy_file) is not None), None
+    )
     file = file or config.policy_files[0]
     old = read(file)
     book = _book(old, file)
@@ -107,14 +109,14 @@ def _check_book(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebo
     except ConfigError as error:
         raise UsageError(
             f"The change cannot be written into {file.name}: {error.message}",
-            next_step="Change it by hand, and prove it with: operator policy check",
+            next_step="Edit the file by hand, then run: operator policy check",
         ) from error
     for name in old.__struct_fields__:
         expected = wanted.get(name, getattr(old, name))
         if getattr(book, name) != expected:
             raise UsageError(
-                f"The change would also touch {name!r} in {file.name}, so that it is not made.",
-                next_step="Change it by hand, and prove it with: operator policy check",
+                f"The change would also affect {name!r} in {file.name}, so it is not made.",
+                next_step="Edit the file by hand, then run: operator policy check",
             )
     return book
 
@@ -122,23 +124,23 @@ def _check_book(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebo
 def _host(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Edit:
     egress, host = book.egress, wanted.host
     if (wanted.wide or wanted.private) and not wanted.high:
-        what = "more than one host" if wanted.wide else "an address or a name inside a network"
+        kind = "more than one host" if wanted.wide else "an internal address or name"
         raise UsageError(
-            f"{host!r} is {what}, which has to be meant.",
-            next_step="Name one public host, or say it with '(high)' or --risk high.",
+            f"{host!r} is {kind}, which requires an explicit high risk.",
+            next_step="Name one public host, or add '(high)' or --risk high.",
         )
     if not wanted.wide and not msgspec.structs.replace(egress, allow=("*",)).reaches(host):
         raise UsageError(
-            f"{host!r} is denied by the policy, and what is denied wins.",
-            next_step="Take it out of egress.deny by hand, if it is yours.",
+            f"The policy denies {host!r}, and a denial takes precedence.",
+            next_step="Remove it from egress.deny by hand.",
         )
     known = host in egress.allow or (not wanted.wide and egress.reaches(host))
     if wanted.scripts:
         return _door(file, old, book, wanted)
     if known:
         raise UsageError(
-            f"Commands that only read may speak to {host!r} already.",
-            next_step=f"For scripts, ask for: allow host {host} port {HTTPS}",
+            f"Read-only commands may already connect to {host!r}.",
+            next_step=f"For scripts, request: allow host {host} port {HTTPS}",
         )
     new, written = old or "", dict(_written_lists(old, file))
     # A list of one's own takes the place of the built-in one, so that it begins with that.
@@ -149,7 +151,7 @@ def _host(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Ed
     allow = (*egress.allow, host)
     wish = msgspec.structs.replace(egress, allow=_order(new, file, "allow", allow))
     made = _check_book(file, new, book, egress=wish)
-    why = f"Commands that only read may speak to {host} without a person."
+    why = f"Read-only commands may connect to {host} without approval."
     return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (host,))
 
 
@@ -157,17 +159,19 @@ def _door(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Ed
     port = wanted.port or HTTPS
     if wanted.wide or ":" in wanted.host:
         raise UsageError(
-            f"Scripts reach single hosts by name and port, and {wanted.host!r} is none.",
+            f"Scripts connect to single hosts by name and port, and {wanted.host!r} is not one.",
             next_step="Name one host and one port, such as: api.example.com port 443",
         )
     door = f"{wanted.host}:{port}"
     if door in book.egress.scripts:
-        raise UsageError(f"{door!r} is allowed already.", next_step="See: operator policy show")
+        raise UsageError(f"{door!r} is already allowed.", next_step="See: operator policy show")
     new = with_words(old or "", _section(old), "scripts", [door])
     scripts = _order(new, file, "scripts", (*book.egress.scripts, door))
     wish = msgspec.structs.replace(book.egress, scripts=scripts)
     made = _check_book(file, new, book, egress=wish)
-    why = f"Scripts in the sandbox may speak to {wanted.host} on port {port}, and to no other port."
+    why = (
+        f"Scripts in the sandbox may connect to {wanted.host} on port {port}, and to no other port."
+    )
     return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (door,))
 
 
@@ -202,44 +206,46 @@ def _command(file: Path, old: str | None, book: Rulebook, wanted: WantedCommand)
     line = wanted.line
     before = judge(Action.shell(line), Policy(mode=Mode.EXECUTE, book=book))
     if before.level is Level.SAFE:
-        raise UsageError(f"{line[:80]!r} runs by itself already.", next_step="Nothing to do.")
+        raise UsageError(
+            f"{line[:80]!r} already runs without approval.", next_step="No change is needed."
+        )
     if before.level is Level.BLOCKED:
         raise UsageError(
             f"{line[:80]!r} is blocked: {before.explanation}",
-            next_step="No patch can allow it. See: operator policy explain COMMAND",
+            next_step="A patch cannot allow it. See: operator policy explain COMMAND",
         )
     risky = before.risk >= Risk.HIGH
     if risky and not wanted.high:
         raise UsageError(
-            f"{line[:80]!r} has a {before.risk} risk, which has to be meant: {before.explanation}",
-            next_step="Say it with '(high)' or --risk high.",
+            f"{line[:80]!r} has {before.risk} risk, which must be requested: {before.explanation}",
+            next_step="Add '(high)' or --risk high.",
         )
     rule = _rule(wanted)
     new = with_rule(old or "", "safe", rule)
     written = read_policy(new, str(file), origin=file.name)
-    added = next(one for one in written.rules if one.id == rule["id"])
-    theirs = [one for one in book.rules if not one.is_built_in]
-    ours = [one for one in book.rules if one.is_built_in]
-    if [one for one in written.rules if one.id != added.id] != theirs:
+    added = next(added for added in written.rules if added.id == rule["id"])
+    theirs = [known for known in book.rules if not known.is_built_in]
+    ours = [known for known in book.rules if known.is_built_in]
+    if [other for other in written.rules if other.id != added.id] != theirs:
         raise UsageError(
-            f"The change would also touch other rules of {file.name}.",
-            next_step="Change it by hand, and prove it with: operator policy check",
+            f"The change would also affect other rules of {file.name}.",
+            next_step="Edit the file by hand, then run: operator policy check",
         )
     made = _check_book(file, new, book, rules=(*ours, *written.rules))
     after = judge(Action.shell(line), Policy(mode=Mode.EXECUTE, book=made))
     if after.level is not Level.SAFE:
         raise UsageError(
-            f"No rule can make {line[:80]!r} run by itself: {after.explanation}",
+            f"A rule cannot make {line[:80]!r} run without approval: {after.explanation}",
             next_step="Approve it each time, or approve it with --always.",
         )
     why = (
-        f"Exactly {line!r} runs by itself from then on, when it is started in {START} and nothing"
-        f" is fed to it. So far: {before.explanation}"
+        f"Exactly {line!r} runs without approval, when it is started in {START} and nothing"
+        f" is piped to it. Before: {before.explanation}"
     )
     # What is made to run for always is never less than what it is to run it once.
     risk = max(Risk.MEDIUM, before.risk)
     # A rule for one command is a door for it, whatever the list of hosts says.
-    hosts = tuple(one for one in after.network if not book.egress.reaches(one))
+    hosts = tuple(host for host in after.network if not book.egress.reaches(host))
     return Edit(file, old, new, book.digest, made.digest, risk, why, hosts)
 
 
@@ -253,8 +259,8 @@ def _rule(wanted: WantedCommand) -> dict[str, object]:
         "why": f"A person allowed exactly this: {line}",
         "command": wanted.argv[0],
     }
-    operands = [one for one in wanted.argv[1:] if not one.startswith("-")]
-    if operands and not any("|" in one for one in operands):
+    operands = [word for word in wanted.argv[1:] if not word.startswith("-")]
+    if operands and not any("|" in operand for operand in operands):
         rule["subcommand"] = " ".join(operands)
     rule["regex"] = re.sub(r"([^A-Za-z0-9_/:=,@% -])", r"\\\1", line)
     # What it is fed, and the folder it is started in, may be all that it does.
@@ -274,17 +280,17 @@ def _budget(file: Path, old: str | None, book: Rulebook, wanted: WantedBudget) -
     if not low <= wanted.number <= high or (whole and wanted.number != int(wanted.number)):
         kind = "a whole number" if whole else "a number"
         raise UsageError(
-            f"{wanted.setting} cannot be {wanted.number:g}.",
+            f"{wanted.number:g} is not a valid {wanted.setting}.",
             next_step=f"It is {kind} from {low:g} to {high:g}.",
         )
     before = float(getattr(budget_of(book), wanted.setting))
     number = f"{wanted.number:g}" if wanted.number < 1e6 else f"{wanted.number:.0f}"
     if before == float(number):
-        raise UsageError(f"{wanted.setting} is {number} already.", next_step="Nothing to do.")
+        raise UsageError(f"{wanted.setting} is already {number}.", next_step="No change is needed.")
     new = with_number(old or "", "budgets", wanted.setting, number)
     budgets = {**book.budgets, wanted.setting: float(number)}
     made = _check_book(file, new, book, budgets=budgets)
-    why = f"Each run has {wanted.setting} {number} from then on; so far {before:g}."
+    why = f"Each run gets {wanted.setting} = {number} (before: {before:g})."
     risk = _risk_of_more(before, wanted.number)
     return Edit(file, old, new, book.digest, made.digest, risk, why)
 
@@ -295,12 +301,12 @@ def _setting(config: Config, wanted: WantedBudget, read: Read) -> Edit:
 
     if config.file is None:
         raise UsageError(
-            "Limits for a day are settings, and there is no operator.toml here.",
+            "Daily limits are settings, and there is no operator.toml here.",
             next_step="Write one beside policy.yaml, with: usd_per_day = 40",
         )
     old = read(config.file) or ""
     number = f"{wanted.number:g}" if wanted.number < 1e6 else f"{wanted.number:.0f}"
-    setting = next(one for one in SETTINGS if one.name == wanted.setting)
+    setting = next(setting for setting in SETTINGS if setting.name == wanted.setting)
     try:
         setting.parse(number)
     except ValueError as error:
@@ -310,15 +316,15 @@ def _setting(config: Config, wanted: WantedBudget, read: Read) -> Edit:
     value: int | float = float(number) if "." in number or "e" in number else int(number)
     if after != before | {wanted.setting: value}:
         raise UsageError(
-            f"{wanted.setting} cannot be changed in {config.file.name} without touching the rest.",
-            next_step="Change it by hand, and see: operator config show",
+            f"{wanted.setting} cannot be changed in {config.file.name} without other changes.",
+            next_step="Edit the file by hand, then run: operator config show",
         )
     if after == before:
-        raise UsageError(f"{wanted.setting} is {number} already.", next_step="Nothing to do.")
+        raise UsageError(f"{wanted.setting} is already {number}.", next_step="No change is needed.")
     known = config.number(wanted.setting)
     why = (
-        f"All runs of a day have {wanted.setting} {number}, from the next start on;"
-        f" so far {known:g}."
+        f"All runs of a day get {wanted.setting} = {number} after the next start"
+        f" (before: {known:g})."
     )
     risk = _risk_of_more(known, wanted.number)
     digests = (f"{wanted.setting}={known:g}", f"{wanted.setting}={number}")
@@ -387,7 +393,7 @@ def with_setting(text: str, name: str, number: str) -> str:
 def _root(text: str) -> yaml.Node | None:
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
-    except yaml.YAMLError as error:  # whoever reads policies strictly has said so already
+    except yaml.YAMLError as error:  # the strict reader has refused such a file already
         raise _by_hand("policy") from error
     return root
 
@@ -422,7 +428,7 @@ def _add_items(text: str, items: yaml.Node, quoted: Sequence[str]) -> str:
     if not isinstance(items, yaml.SequenceNode):
         raise _by_hand("list")
     if not items.flow_style:
-        return _above(text, items, "".join(f"- {one}\n" for one in quoted))
+        return _above(text, items, "".join(f"- {item}\n" for item in quoted))
     words = ", ".join(quoted)
     if items.value:
         at = items.value[-1].end_mark.index
@@ -441,8 +447,8 @@ def _above(text: str, node: yaml.Node, block: str) -> str:
     return text[:at] + "".join(f"{indent}{line}\n" for line in block.splitlines()) + text[at:]
 
 
-def _by_hand(what: str) -> UsageError:
+def _by_hand(part: str) -> UsageError:
     return UsageError(
-        f"The {what} in your policy is written in a way that cannot be added to.",
-        next_step="Change it by hand, and prove it with: operator policy check",
+        f"The {part} in the policy is written in a form that cannot be extended.",
+        next_step="Edit the file by hand, then run: operator policy check",
     )

@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
-# Names that lead nowhere outside; whoever owns the network decides where they lead.
+# Names that resolve only inside a network; its owner decides to which address.
 _INSIDE = (
     *(".local", ".localhost", ".localdomain", ".internal", ".intranet", ".lan", ".corp", ".home"),
     *(".home.arpa", ".private", ".test", ".example", ".invalid"),
@@ -37,7 +37,7 @@ _SPELT = re.compile(r"(?:^|[.-])((?:[0-9]{1,3}[.-]){3}[0-9]{1,3})(?=[.-]|$)", re
 # Networks whose addresses stand for an address of IPv4, which is in their last four bytes.
 _STANDING_IN = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0/96", "::/96")))
 _SIX_TO_FOUR = IPv6Network("2002::/16")
-# An address that is written so that nobody sees that it is one.
+# An obfuscated address.
 _DISGUISED = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _WORD = re.compile(r"[A-Za-z0-9_./:=,@%+-]+", re.ASCII)
 _CREDENTIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
@@ -160,11 +160,11 @@ def parse_request(text: str, *, high: bool = False) -> Wanted:
     if len(text) > REQUEST_CHARACTERS_MAX:
         raise UsageError(
             f"A request has up to {REQUEST_CHARACTERS_MAX} characters.",
-            next_step="Ask for one thing at a time.",
+            next_step="Request one change at a time.",
         )
     if not text.isascii() or not text.isprintable():
         raise UsageError(
-            "A request is one line of plain ASCII text.",
+            "A request must be one line of ASCII text.",
             next_step="Write a name of another script in its ASCII form (xn--...).",
         )
     # Only what stands between the words is evened out, for a command is meant as it is written.
@@ -180,7 +180,7 @@ def parse_request(text: str, *, high: bool = False) -> Wanted:
                 raise UsageError(
                     f"The command {bare[:80]!r} cannot be allowed as it is written: a rule names"
                     " one plain command in full, without wildcards, quotes, variables or pipes.",
-                    next_step="Write every word of it, with one space between them.",
+                    next_step="Write every word, with one space between them.",
                 )
             return WantedCommand(tuple(argv), high or bool(_HIGH_COMMAND.search(line)))
     meant = high or _HIGH.search(line) is not None
@@ -190,8 +190,8 @@ def parse_request(text: str, *, high: bool = False) -> Wanted:
     )
     if wanted is None:
         raise UsageError(
-            f"The request {text[:80]!r} is not understood, so that nothing is proposed.",
-            next_step=f"Ask for one thing, such as {EXAMPLES}.",
+            f"The request {text[:80]!r} is not understood, so nothing is proposed.",
+            next_step=f"Request one change, such as {EXAMPLES}.",
         )
     return wanted
 
@@ -204,9 +204,9 @@ def _parse_binding(line: str, high: bool) -> WantedBinding | None:
         names = (found["name"], found["holder"])
         if not all(map(_CREDENTIAL.fullmatch, names)):
             raise UsageError(
-                "A credential and what it is bound to are names of letters, digits, '-', '_'"
+                "The names of a credential and of its holder have letters, digits, '-', '_'"
                 " and '.'.",
-                next_step="See them with: operator secrets list",
+                next_step="List them with: operator secrets list",
             )
         return WantedBinding(found["name"], found["kind"].lower(), found["holder"], high)
     return None
@@ -222,8 +222,8 @@ def _parse_budget(line: str, high: bool) -> WantedBudget | None:
         daily = bool(found["day"]) and found["day"].lower().endswith("day")
         if daily and setting not in _DAILY:
             raise UsageError(
-                f"There is no limit of {found['unit']} for a day.",
-                next_step="For a day there are usd and tokens; the others are for each run.",
+                f"There is no daily limit of {found['unit']}.",
+                next_step="Daily limits are usd and tokens; the others apply to each run.",
             )
         number = float(found["number"]) * (60 if unit == "minute" else 1)
         return WantedBudget(_DAILY[setting] if daily else setting, number, daily, high)
@@ -232,11 +232,11 @@ def _parse_budget(line: str, high: bool) -> WantedBudget | None:
 
 def _parse_host(line: str, high: bool) -> WantedHost | None:
     reach, found = _REACH.fullmatch(line), _HOST.fullmatch(line)
-    told = reach or found
-    if told is None:
+    match = reach or found
+    if match is None:
         return None
-    written, port = _split_port(told["host"], told["port"])
-    named = reach or port or (found and (found["noun"] or found["to"])) or "://" in told["host"]
+    written, port = _split_port(match["host"], match["port"])
+    named = reach or port or (found and (found["noun"] or found["to"])) or "://" in match["host"]
     ending = written.rpartition(".")[2]
     if not named and ("." not in written or ending in _FILES):
         return None  # one word may be anything
@@ -251,7 +251,7 @@ def _split_port(host: str, port: str | None) -> tuple[str, int]:
         bare = bare.removesuffix("/")
         if "/" in bare or "?" in bare or "#" in bare:
             raise UsageError(
-                f"The policy knows hosts and ports, and {host[:80]!r} is more than that.",
+                f"The policy has hosts and ports only, and {host[:80]!r} is a URL.",
                 next_step="Name the host alone, such as: allow host api.example.com",
             )
     if inside := re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::([0-9]{1,5}))?", bare):
@@ -260,8 +260,8 @@ def _split_port(host: str, port: str | None) -> tuple[str, int]:
         bare, _, told = bare.partition(":")
     else:
         told = None
-    ports = {one for one in (told, port) if one is not None}
-    numbers = {int(one) for one in ports if re.fullmatch(r"[0-9]{1,6}", one)}
+    ports = {number for number in (told, port) if number is not None}
+    numbers = {int(number) for number in ports if re.fullmatch(r"[0-9]{1,6}", number)}
     if len(ports) > 1 or len(numbers) < len(ports) or not all(0 < x <= PORT_MAX for x in numbers):
         raise UsageError("A port is one number from 1 to 65535.", next_step="Name one port.")
     return bare.lower().removesuffix("."), next(iter(numbers), 0)
@@ -281,7 +281,7 @@ def _as_host(written: str, port: int, *, scripts: bool, high: bool) -> WantedHos
     last = written.rpartition(".")[2]
     if not _NAME.fullmatch(written) or len(written) > 253 or _DISGUISED.fullmatch(last):
         raise UsageError(
-            f"{written[:80]!r} is no host.",
+            f"{written[:80]!r} is not a valid host.",
             next_step="Name it as api.example.com, *.example.com, 192.0.2.7 or 192.0.2.0/24.",
         )
     inside = "." not in written or f".{written}".endswith(_INSIDE)
@@ -300,7 +300,7 @@ def _is_private(network: IPv4Network | IPv6Network) -> bool:
     if isinstance(network, IPv4Network):
         return False
     number = int(network.network_address)
-    if any(network.subnet_of(one) for one in _STANDING_IN):
+    if any(network.subnet_of(prefix) for prefix in _STANDING_IN):
         return network.num_addresses > 1 or not ip_address(number & 0xFFFFFFFF).is_global
     if network.subnet_of(_SIX_TO_FOUR):
         return network.prefixlen < 48 or not ip_address(number >> 80 & 0xFFFFFFFF).is_global

@@ -41,7 +41,7 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that waits for a person. Nothing of it is in force."""
+    """A change that awaits confirmation. Nothing of it is in force."""
 
     patch: str
     risk: Risk
@@ -58,19 +58,19 @@ async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = Non
     """
     found = sketch_for(app, text, risk=risk)
     confirmation = await request(app, found.asked, by=by)
-    asked = found.asked
+    change = found.asked
     return Proposal(
         patch=found.patch,
-        risk=asked.risk,
+        risk=change.risk,
         rationale=confirmation.rationale,
-        destinations=asked.destinations,
-        credentials=asked.credentials,
+        destinations=change.destinations,
+        credentials=change.credentials,
         confirmation=confirmation,
     )
 
 
 def sketch_for(app: App, text: str, *, risk: str = "") -> Sketch:
-    """The same without asking anybody; a credential has to be one that is there."""
+    """The same without a request; a credential must exist."""
     found = sketch(app.config, text, risk=risk)
     if found.asked.boundary is not Boundary.CREDENTIAL_BINDING:
         return found
@@ -84,17 +84,17 @@ def sketch_for(app: App, text: str, *, risk: str = "") -> Sketch:
 def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     """What a request comes to by these settings and the files they name."""
     if risk not in ("", "high"):
-        raise UsageError(f"--risk cannot be {risk[:20]!r}.", next_step="It is high, or left out.")
+        raise UsageError(
+            f"{risk[:20]!r} is not a valid value of --risk.",
+            next_step="Use --risk high, or omit it.",
+        )
     wanted = parse_request(text, high=risk == "high")
     if isinstance(wanted, WantedBinding):
         # A credential's value is nobody's to see, so that the difference is one line.
         name, kind, holder = wanted.name, wanted.kind, wanted.holder
         line = f"{name}: {kind} {holder}"
         patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
-        why = (
-            f"The {kind} {holder!r} is given the credential {name!r} from then on."
-            " Its value is shown to nobody."
-        )
+        why = f"The {kind} {holder!r} receives the credential {name!r}. Its value is not shown."
         binding = {"name": name, "kind": kind, "holder": holder}
         boundary = Boundary.CREDENTIAL_BINDING
         return Sketch(patch, Asked(boundary, binding, Risk.MEDIUM, why, credentials=(name,)))
@@ -127,12 +127,12 @@ def _why_changed(app: App, confirmation: Confirmation) -> str:
     try:
         edit = _draft_again(app.config, confirmation)
     except UsageError as error:
-        return f"it cannot be made any more: {error.message}"
-    told = confirmation.change
-    if _digest(edit.old) != told["old"] or edit.policy != confirmation.bound.get("policy"):
-        return f"{edit.file.name} has changed since it was asked"
-    if _digest(edit.new) != told["new"] or str(edit.file) != told["file"]:
-        return "the change is not the one that was asked for"
+        return f"it can no longer be made: {error.message}"
+    change = confirmation.change
+    if _digest(edit.old) != change["old"] or edit.policy != confirmation.bound.get("policy"):
+        return f"{edit.file.name} has changed since the request"
+    if _digest(edit.new) != change["new"] or str(edit.file) != change["file"]:
+        return "the change differs from the requested one"
     return ""
 
 
@@ -142,12 +142,12 @@ async def _write_patch(app: App, confirmation: Confirmation, by: Actor) -> Seque
     with _alone(file):
         if not get(app, confirmation.id).open:
             raise ConflictError(
-                f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was written.",
-                next_step="Ask for the change again.",
+                f"Confirmation {confirmation.id!r} has ended meanwhile; nothing was written.",
+                next_step="Request the change again.",
             )
         if why := _why_changed(app, confirmation):
             raise ConflictError(
-                f"Nothing was written: {why}.", next_step="Ask for the change again."
+                f"Nothing was written: {why}.", next_step="Request the change again."
             )
         edit = _draft_again(app.config, confirmation)
         _replace_file(edit.file, edit.new)
@@ -166,24 +166,24 @@ async def _write_patch(app: App, confirmation: Confirmation, by: Actor) -> Seque
 
 
 def _is_written(app: App, confirmation: Confirmation) -> bool | None:
-    """After a crash: whether the file is the one that was to be written."""
+    """After a crash: whether the new file was written."""
     now = _digest(_text_of(Path(str(confirmation.change["file"]))))
     known = {confirmation.change["new"]: True, confirmation.change["old"]: False}
     return known.get(now)
 
 
 def _draft_again(config: Config, confirmation: Confirmation) -> Edit:
-    """The same change, derived anew from the file as it is."""
-    asked = confirmation.change.get("request")
-    if not isinstance(asked, Mapping) or asked.get("kind") not in FOUND:
-        raise UsageError("It does not say what is wanted.")
-    fields: dict[str, Any] = {name: value for name, value in asked.items() if name != "kind"}
+    """The same change, derived again from the current file."""
+    request = confirmation.change.get("request")
+    if not isinstance(request, Mapping) or request.get("kind") not in FOUND:
+        raise UsageError("The recorded request is invalid.")
+    fields: dict[str, Any] = {name: value for name, value in request.items() if name != "kind"}
     if "argv" in fields:
         fields["argv"] = tuple(fields["argv"])
     try:
-        wanted = FOUND[str(asked["kind"])](**fields)
+        wanted = FOUND[str(request["kind"])](**fields)
     except TypeError:
-        raise UsageError("It does not say what is wanted.") from None
+        raise UsageError("The recorded request is invalid.") from None
     return draft_edit(config, wanted, _text_of)
 
 
@@ -192,7 +192,7 @@ def _digest(text: str | None) -> str:
 
 
 def _text_of(file: Path) -> str | None:
-    """A file's text, or None for one that is not there."""
+    """The text of a file, or None if it does not exist."""
     try:
         with file.open("rb") as stream:
             data = stream.read(FILE_BYTES_MAX + 1)
@@ -208,7 +208,7 @@ def _text_of(file: Path) -> str | None:
 
 @contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """Nobody else of us changes a file of this folder meanwhile."""
+    """Exclude other processes of Operator from the files of this directory."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -243,12 +243,12 @@ def _replace_file(file: Path, text: str) -> None:
         with suppress(OSError):
             beside.unlink()
         raise ConfigError(
-            f"{str(file)!r} could not be written, and is as it was: {error.strerror}.",
-            next_step="Correct who may write there, and ask for the change again.",
+            f"{str(file)!r} could not be written and is unchanged: {error.strerror}.",
+            next_step="Correct the permissions, and request the change again.",
         ) from error
 
 
-_HIGH_DEED = "loosen the policy by what has a high risk"
+_HIGH_DEED = "loosen the policy at high risk"
 CROSSING = Crossing(
     deed=lambda confirmation: _HIGH_DEED if confirmation.risk >= Risk.HIGH else "",
     changed=_why_changed,

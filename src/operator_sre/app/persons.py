@@ -1,4 +1,4 @@
-"""In whose name something is asked: whoever is at the keyboard, or a token's owner; who may."""
+"""The person behind a request: the user at the terminal or the owner of a token; their rights."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _ACTING: ContextVar[_Acting] = ContextVar("acting", default=_NOBODY)
 
 
 def acting_person() -> str:
-    """Who asks by the network at this moment; empty when it is whoever is at the keyboard."""
+    """The person behind the current network request; empty at the terminal."""
     return _ACTING.get().person
 
 
 def signed_in() -> str:
-    """Whoever is signed in on this machine, or whose token asks."""
+    """The user of this process, or the owner of the token."""
     try:
         return acting_person() or getpass.getuser()
     except (KeyError, OSError):  # a uid without a name, as in some containers
@@ -75,7 +75,7 @@ def myself() -> Actor:
 
 
 def administrator(app: App, deed: str) -> str:
-    """Whoever is signed in; AuthorityError when they may not do what holds for everybody."""
+    """The signed-in person; AuthorityError unless they are an admin."""
     must_be_a_person(app)
     person = signed_in()
     if refusal := app.permissions.may_administer(person, deed):
@@ -84,12 +84,12 @@ def administrator(app: App, deed: str) -> str:
 
 
 def acting_role() -> str:
-    """What the token of whoever asks by the network gives them; empty at the keyboard."""
+    """The role of the token of the current network request; empty at the terminal."""
     return _ACTING.get().role
 
 
 def by_an_agent() -> bool:
-    """Whether this is a command that was run for an agent; whoever asks by the network is not.
+    """Whether an agent has started this process; never true for network requests.
 
     The variable alone proves nothing, because a command can unset it.
     """
@@ -97,7 +97,7 @@ def by_an_agent() -> bool:
 
 
 def asking_kind() -> str:
-    """What whoever asks is, as an entry calls it: a person, an agent, or a program with a token."""
+    """The type of the requester in an entry: a person, an agent, or a program with a token."""
     if by_an_agent():
         return "agent"
     kinds = {Audience.API: Audience.API.value, Audience.MCP: "agent"}
@@ -108,11 +108,11 @@ def asking_kind() -> str:
 def agent_refusal(app: App | None = None) -> str:
     """Why this process must not decide, because it is or may be a command of an agent; or ""."""
     if by_an_agent():
-        return "This is a command of an agent: agents propose, and people answer."
+        return "An agent started this process. Agents propose, and people decide."
     if app is not None and not acting_person() and app.running.is_hidden():
         return (
             "The commands of this home run outside this PID namespace, and this process may be one"
-            " of them: agents propose, and people answer."
+            " of them. Agents propose, and people decide."
         )
     return ""
 
@@ -120,11 +120,11 @@ def agent_refusal(app: App | None = None) -> str:
 def must_be_a_person(app: App | None = None) -> None:
     """AuthorityError in a command that an agent has started."""
     if why := agent_refusal(app):
-        raise AuthorityError(why, next_step="Answer in a terminal of your own.")
+        raise AuthorityError(why, next_step="Decide in a terminal of your own.")
 
 
 def acting_refusals() -> Refusals | None:
-    """Who counts what is refused to whoever asks by the network; None at the keyboard."""
+    """The counter of refusals of network requests; None at the terminal."""
     return _ACTING.get().refusals
 
 
@@ -145,7 +145,7 @@ def acting_as(
 
 
 def no_more_than_acting(permissions: PermissionChecker) -> PermissionChecker:
-    """What people may, where whoever asks by a token at this moment may no more than its role."""
+    """The permissions, limited to the role of the token of the current request."""
     acting = _ACTING.get()
     if not acting.role:
         return permissions
@@ -174,19 +174,19 @@ class NoMore:
     def may_approve_own(self, person: str, requester: Actor) -> str:
         """Whether a token is enough to say yes to what its owner asked for: only an admin's is.
 
-        Else whoever has the token of an approver would need nobody to ask and to answer. No token
+        Otherwise the token of an approver could both request and approve. No token
         for programs says yes to what another program of its owner asked for.
         """
         if (person, person) != (self.person, requester.id):
             return ""
         if requester.type != PERSON and self.door not in (None, Audience.WEB):
             return (
-                f"A program of {person!r} asked for this, and no token for programs of {person!r}"
+                f"A program of {person!r} requested this, and no token for programs of {person!r}"
                 " may approve it."
             )
         if not self._of(person).may_administer(person, "approve it"):
             return ""
-        return f"{person!r} asked for this, and a token of the role {self.role} may not approve it."
+        return f"{person!r} requested this, and a token of the role {self.role} may not approve it."
 
     def may_administer(self, person: str, deed: str) -> str:
         """Whether they may undo what holds for everybody."""

@@ -127,14 +127,14 @@ def grants_of(book: Rulebook) -> dict[str, Grant]:
 def budget_of(book: Rulebook) -> Budget:
     """The limits of one run."""
     default = Budget()
-    told = book.budgets
+    limits = book.budgets
     return Budget(
-        turns_max=int(told.get("turns_max", default.turns_max)),
-        commands_max=int(told.get("commands_max", default.commands_max)),
-        seconds_max=told.get("seconds_max", default.seconds_max),
-        attempts_max=int(told.get("attempts_max", default.attempts_max)),
-        tokens_max=int(told.get("tokens_max", default.tokens_max)),
-        usd_max=told.get("usd_max", default.usd_max),
+        turns_max=int(limits.get("turns_max", default.turns_max)),
+        commands_max=int(limits.get("commands_max", default.commands_max)),
+        seconds_max=limits.get("seconds_max", default.seconds_max),
+        attempts_max=int(limits.get("attempts_max", default.attempts_max)),
+        tokens_max=int(limits.get("tokens_max", default.tokens_max)),
+        usd_max=limits.get("usd_max", default.usd_max),
     )
 
 
@@ -143,7 +143,7 @@ def check_command(
 ) -> Verdict:
     """Judge one command under the policy in force, with what would make it safe.
 
-    For a `person` or for an agent; unless told, for whoever is asking.
+    For a `person` or for an agent; by default for the present requester.
     """
     person = not by_an_agent() if person is None else person
     policy = policy_in_force(config)
@@ -164,13 +164,13 @@ def check_lines(
             continue
         try:
             if len(line) > LINE_BYTES_MAX:
-                raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes")
+                raise ValueError(f"it is longer than {LINE_BYTES_MAX // 1_000_000} MB")
             decoded = msgspec.json.decode(line, type=str | _CommandLine)
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             yield {"error": f"Line {number} is not a command: {error}.", "line": number}
             continue
-        asked = _CommandLine(decoded) if isinstance(decoded, str) else decoded
-        action = replace(Action.shell(asked.command), cwd=asked.cwd)
+        request = _CommandLine(decoded) if isinstance(decoded, str) else decoded
+        action = replace(Action.shell(request.command), cwd=request.cwd)
         yield answer_of(_with_enforcement(judge(action, policy, person=person)))
 
 
@@ -231,13 +231,13 @@ def shown_policy(config: Config) -> tuple[str, str, dict[str, Any]]:
     """Where the policy in force comes from, its digest, and all that it says."""
     found = policy_file(config)
     book = found.book()
-    said = {name: msgspec.to_builtins(getattr(book, name)) for name in book.__struct_fields__}
-    said["rules"] = [rule_fields(rule) for rule in book.rules]
-    return str(found.file or "built-in"), book.digest, said
+    fields = {name: msgspec.to_builtins(getattr(book, name)) for name in book.__struct_fields__}
+    fields["rules"] = [rule_fields(rule) for rule in book.rules]
+    return str(found.file or "built-in"), book.digest, fields
 
 
 def rule_fields(rule: PolicyRule) -> dict[str, Any]:
-    """What a rule says; of its conditions only those that it has."""
+    """The fields of a rule, without empty conditions."""
     always = ("id", "level", "risk", "origin", "why")
     found = {name: msgspec.to_builtins(getattr(rule, name)) for name in rule.__struct_fields__}
     rest = {name: value for name, value in found.items() if value not in (None, "", [], ())}
@@ -279,7 +279,7 @@ def compare_policies(old: Path, new: Path) -> Compared:
 
 
 def write_policy(config: Config, file: Path | None) -> Path:
-    """Write a policy to start from. One that is there is left alone."""
+    """Write a starter policy. An existing file is not overwritten."""
     found = file or config.policy_files[0]
     text = (files("operator_sre.gate.policy") / "starter.yaml").read_text(encoding="utf-8")
     try:
@@ -288,8 +288,8 @@ def write_policy(config: Config, file: Path | None) -> Path:
             stream.write(text)
     except FileExistsError:
         raise UsageError(
-            f"{str(found)!r} is there already, and was not touched.",
-            next_step=f"See what it says: operator policy check {found}",
+            f"{str(found)!r} already exists and is not overwritten.",
+            next_step=f"Check it with: operator policy check {found}",
         ) from None
     except OSError as error:
         raise ConfigError(f"{str(found)!r} cannot be written: {error.strerror}.") from error
@@ -303,7 +303,8 @@ async def record_overrides(app: App) -> str:
         payload = {
             "digest": book.digest,
             "overrides": [
-                {"rule": one.rule, "reason": one.reason, "by": one.by} for one in book.overrides
+                {"rule": override.rule, "reason": override.reason, "by": override.by}
+                for override in book.overrides
             ],
         }
         key = f"policy_overridden/{book.digest}"
@@ -312,7 +313,7 @@ async def record_overrides(app: App) -> str:
 
 
 async def follow_policy(app: App) -> None:
-    """Look at the policy until cancelled, and record the overrides of each that comes in force."""
+    """Follow the policy until cancelled, and record the overrides of each new version."""
     recorded = ""
     while True:
         if app.rules().digest != recorded:

@@ -43,19 +43,19 @@ def post_of(project: str, place: Path, engine: Path | None = None) -> Post:
     if _PROJECT.fullmatch(project) is None:
         raise UsageError(
             f"{project[:80]!r} is not the name of a compose project.",
-            next_step="It has small letters, digits, '-' and '_'; look with: docker compose ls",
+            next_step="List compose projects with: docker compose ls",
         )
     if engine is None:
         address = address_here()
         if address.problem or not address.socket:
-            problem = f"A porter stands before a socket, and {str(address)!r} is none."
+            problem = f"The porter requires a socket, and {str(address)!r} is not one."
             raise UsageError(
                 address.problem or problem, next_step="Name the engine's socket with --engine."
             )
         engine = Path(address.socket)
     if engine.resolve() == place.resolve():
         raise UsageError(
-            f"The porter cannot stand where its engine is: {str(place)!r}.",
+            f"The porter cannot listen on the socket of its engine: {str(place)!r}.",
             next_step="Name another path with --socket.",
         )
     if len(str(place).encode()) > PATH_BYTES_MAX:
@@ -67,8 +67,19 @@ def post_of(project: str, place: Path, engine: Path | None = None) -> Post:
 
 
 async def keep(post: Post, *, ready: Callable[[str], None]) -> None:
-    """Stand there until cancelled; `ready` is told where."""
-    _must_be_free(post.place)
+    """Listen until cancelled; `ready` gets the address."""
+    if post.place.exists():
+        # Free only if it is a socket on which no porter answers any more.
+        is_taken = not post.place.is_socket()
+        if not is_taken:
+            with socket.socket(socket.AF_UNIX) as there:
+                there.settimeout(LOOK_S)
+                is_taken = there.connect_ex(str(post.place)) == 0
+        if is_taken:
+            raise OperatorError(
+                f"{str(post.place)!r} is already in use.",
+                next_step="Name another path with --socket.",
+            )
     porter = Porter(str(post.engine), post.project)
     try:
         async with porter.serve(post.place):
@@ -76,7 +87,7 @@ async def keep(post: Post, *, ready: Callable[[str], None]) -> None:
             await asyncio.Event().wait()
     except OSError as error:
         raise OperatorError(
-            f"{str(post.place)!r} cannot be listened on: {error.strerror or error}.",
+            f"Cannot listen on {str(post.place)!r}: {error.strerror or error}.",
             next_step="Name another path with --socket.",
         ) from error
 
@@ -89,23 +100,8 @@ async def look_behind(place: Path) -> Behind:
     for answer in (version, listed):
         if not answer.ok:
             raise OperatorError(
-                f"Nothing passes at {str(place)!r}: {answer.message}.",
-                next_step="Look at what the porter logs, and whether its engine runs.",
+                f"The porter at {str(place)!r} does not answer: {answer.message}.",
+                next_step="Check the log of the porter, and that its engine is running.",
             )
-    told = version.read(dict[str, object]).get("Version")
-    return Behind(str(place), str(told), len(listed.read(list[dict[str, object]])))
-
-
-def _must_be_free(place: Path) -> None:
-    """OperatorError when another porter stands there, or what is there is no socket."""
-    if not place.exists():
-        return
-    is_taken = not place.is_socket()
-    if not is_taken:
-        with socket.socket(socket.AF_UNIX) as there:
-            there.settimeout(LOOK_S)
-            is_taken = there.connect_ex(str(place)) == 0
-    if is_taken:
-        raise OperatorError(
-            f"{str(place)!r} is taken.", next_step="Name another path with --socket."
-        )
+    number = version.read(dict[str, object]).get("Version")
+    return Behind(str(place), str(number), len(listed.read(list[dict[str, object]])))

@@ -52,7 +52,7 @@ REACHED_S_MAX = 1.0
 DOCKER_S_MAX = 3.0
 # What has an address that has to be there: settings, and environment variables of OpenTelemetry.
 ADDRESSES = ("otlp_endpoint", "otlp", "api_url", "dashboard")
-# What a packed project is told by where it is unpacked; it is made anew by each packing.
+# Metadata of a packed project; each packing writes it again.
 LOCK = "operator.lock"
 FILES_MAX = 2000
 FILE_BYTES_MAX = 8 * 1024 * 1024
@@ -70,11 +70,11 @@ _KEY_NAMES = re.compile(
 )
 
 _TOML = """\
-# What is in our care, and how. Every setting: operator config show
-mode = "observe"        # observe proposes, approve asks a person, execute acts
+# Settings of Operator. List all: operator config show
+mode = "observe"        # observe proposes, approve asks first, execute acts
 
-# A subject is a system that is watched. Each has a description beside this file.
-# Take the marks away, say in subjects/example.yaml what your system is, and try it:
+# A subject is a system that Operator watches. Its description lies beside this file.
+# Uncomment these lines, describe your system in subjects/example.yaml, and test it:
 #   operator subjects test subjects/example.yaml
 #
 # [subjects.example]
@@ -82,12 +82,12 @@ mode = "observe"        # observe proposes, approve asks a person, execute acts
 # options = { file = "subjects/example.yaml" }
 """
 _POLICY = """\
-# What may run without a person, over the rules that are built in.
-# What is built in: operator policy show    Whether this makes sense: operator policy check
+# Rules that extend the built-in policy.
+# Show the built-in policy: operator policy show    Check this file: operator policy check
 version: 1
 """
 _IGNORED = """\
-# State and secrets stay where they are; `operator secrets` keeps secrets outside of the project.
+# State and secrets are not committed; `operator secrets` keeps secrets outside the project.
 *.key
 *.db
 *.db-*
@@ -129,7 +129,7 @@ def init_project(directory: Path) -> Made:
 
     folder = directory.expanduser().absolute()
     if os.path.lexists(folder) and not folder.is_dir():
-        raise UsageError(f"{str(folder)!r} is not a folder.", next_step="Name another.")
+        raise UsageError(f"{str(folder)!r} is not a directory.", next_step="Name another.")
     example = (files("operator_sre.app") / "descriptions" / "web.yaml").read_text("utf-8")
     texts = {
         FILE: _TOML,
@@ -149,15 +149,15 @@ def init_project(directory: Path) -> Made:
                 kept.append(name)
     except OSError as error:
         raise UsageError(
-            f"A project cannot be made in {str(folder)!r}: {error.strerror}.",
-            next_step="Name a folder that you may write.",
+            f"Cannot create a project in {str(folder)!r}: {error.strerror}.",
+            next_step="Name a directory that you may write to.",
         ) from error
     return Made(str(folder), tuple(written), tuple(kept))
 
 
 def collect(folder: Path, *, without: Iterable[Path] = ()) -> tuple[Collected, ...]:
     """The files of a project in the order of their paths; no links, nothing special, bounded."""
-    left_out = {one.resolve() for one in without}
+    left_out = {place.resolve() for place in without}
     collected: list[Collected] = []
     size = 0
 
@@ -165,7 +165,7 @@ def collect(folder: Path, *, without: Iterable[Path] = ()) -> tuple[Collected, .
         raise UsageError(f"{error.filename!r} cannot be read: {error.strerror}.")
 
     for base, folders, names in os.walk(folder, onerror=refuse, followlinks=False):
-        kept = [Path(base) / one for one in sorted(folders) if one not in _SKIPPED_FOLDERS]
+        kept = [Path(base) / inner for inner in sorted(folders) if inner not in _SKIPPED_FOLDERS]
         for path in kept:
             if path.is_symlink():
                 raise _no_link(path)
@@ -180,9 +180,9 @@ def collect(folder: Path, *, without: Iterable[Path] = ()) -> tuple[Collected, .
                 raise UsageError(
                     f"{str(folder)!r} has more than {FILES_MAX} files, or than"
                     f" {PROJECT_BYTES_MAX >> 20} MiB.",
-                    next_step="Name the folder of the project itself, and keep state elsewhere.",
+                    next_step="Name the directory of the project itself, and keep state elsewhere.",
                 )
-    return tuple(sorted(collected, key=lambda one: one.path))
+    return tuple(sorted(collected, key=lambda file: file.path))
 
 
 def _read_file(path: Path, inside: str) -> Collected:
@@ -197,12 +197,12 @@ def _read_file(path: Path, inside: str) -> Collected:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{str(path)!r} is no plain file.", next_step="Take it away.")
+            raise UsageError(f"{str(path)!r} is not a regular file.", next_step="Remove it.")
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise UsageError(
-            f"{str(path)!r} has more than {FILE_BYTES_MAX >> 20} MiB.",
-            next_step="Keep it outside of the project.",
+            f"{str(path)!r} is larger than {FILE_BYTES_MAX >> 20} MiB.",
+            next_step="Keep it outside the project.",
         )
     return Collected(inside, data, bool(status.st_mode & stat.S_IXUSR))
 
@@ -210,7 +210,7 @@ def _read_file(path: Path, inside: str) -> Collected:
 def _no_link(path: Path) -> UsageError:
     return UsageError(
         f"{str(path)!r} is a link, and links are not packed.",
-        next_step="Put what it leads to in its place.",
+        next_step="Replace it with its target.",
     )
 
 
@@ -221,13 +221,13 @@ def found_secrets(config: Config, files: Sequence[Collected]) -> Iterator[FoundS
     from operator_sre.ledger.redaction import Redactor
 
     redactor = Redactor(bytes(32), KnownValues(open_secrets(config)))
-    for one in files:
-        if _KEY_NAMES.fullmatch(PurePosixPath(one.path).name):
-            yield FoundSecret(one.path, 1, "key_file")
+    for file in files:
+        if _KEY_NAMES.fullmatch(PurePosixPath(file.path).name):
+            yield FoundSecret(file.path, 1, "key_file")
             continue
-        text = one.data.decode("utf-8", "replace")
+        text = file.data.decode("utf-8", "replace")
         for found in redactor.report(text):
-            yield FoundSecret(one.path, text.count("\n", 0, found.start) + 1, found.kind)
+            yield FoundSecret(file.path, text.count("\n", 0, found.start) + 1, found.kind)
 
 
 def refuse_secrets(config: Config, files: Sequence[Collected]) -> None:
@@ -235,11 +235,14 @@ def refuse_secrets(config: Config, files: Sequence[Collected]) -> None:
     found = list(found_secrets(config, files))
     if not found:
         return
-    told = "; ".join(f"{one.file}:{one.line} ({one.kind})" for one in found[:TOLD_MAX])
+    places = "; ".join(
+        f"{found_secret.file}:{found_secret.line} ({found_secret.kind})"
+        for found_secret in found[:TOLD_MAX]
+    )
     more = f", and {len(found) - TOLD_MAX} more" if len(found) > TOLD_MAX else ""
     refused = OperatorError(
-        f"Nothing was packed, because there are secrets in it: {told}{more}.",
-        next_step="Take them out, and keep them with: operator secrets set NAME",
+        f"Nothing was packed, because files contain secrets: {places}{more}.",
+        next_step="Remove them, and store them with: operator secrets set NAME",
     )
     refused.category = ErrorCategory.SECRET_SCAN_FAILED
     refused.next_action = NextAction.FIX_CODE
@@ -279,7 +282,9 @@ def check_held_secrets(project: Project) -> Iterator[ValidationIssue]:
     for subject in project.subjects:
         read = secret_reader(config, subject.name)
         accesses = [target.access for target in subject.targets if target.access]
-        for path in [path for one in accesses for path in (one.password_file, one.token_file)]:
+        for path in [
+            path for access in accesses for path in (access.password_file, access.token_file)
+        ]:
             if path.startswith(SECRET):
                 reads.append(partial(read, path))
     models = project.table.get("models", {})
@@ -304,12 +309,12 @@ def check_docker(project: Project) -> Iterator[ValidationIssue]:
         why = "The setting sandbox is 'docker'"
     else:
         targets = [target for subject in project.subjects for target in subject.targets]
-        inside = (one.name for one in targets if one.runs_at.startswith("docker:"))
+        inside = (part.name for part in targets if part.runs_at.startswith("docker:"))
         if name := next(inside, ""):
             why = f"Commands of {name!r} run in a container"
     if why and (problem := docker_problem()) is not None:
-        told = ConfigError(f"{why}, and {problem.message}", next_step=problem.next_step)
-        yield issue(told, "operator doctor", ErrorCategory.DOCKER_UNAVAILABLE)
+        failure = ConfigError(f"{why}, and {problem.message}", next_step=problem.next_step)
+        yield issue(failure, "operator doctor", ErrorCategory.DOCKER_UNAVAILABLE)
 
 
 def docker_problem() -> OperatorError | None:
@@ -323,50 +328,50 @@ def docker_problem() -> OperatorError | None:
         await wait_for(Engine().ask("GET", "/_ping", timeout_s=DOCKER_S_MAX), DOCKER_S_MAX)
 
     try:
-        # In a thread, because whoever asks may be inside of a loop already.
+        # In a thread, because the caller may be inside an event loop.
         with ThreadPoolExecutor(max_workers=1) as pool:
             pool.submit(lambda: run(ask())).result()
     except OperatorError as error:
         return error
     except TimeoutError:
-        return ConfigError("Docker does not answer.", next_step="Look with: docker info")
+        return ConfigError("Docker does not answer.", next_step="Check it with: docker info")
     return None
 
 
 def check_addresses(project: Project) -> Iterator[ValidationIssue]:
-    """Where the project says that it is told about, and nobody listens."""
+    """Endpoints of the project that do not answer."""
     from operator_sre.app.answers.projects import issue
 
     for name in ADDRESSES:
-        told = project.table.get(name, "")
-        if isinstance(told, str) and told and (why := why_unreached(told)):
+        address = project.table.get(name, "")
+        if isinstance(address, str) and address and (why := why_unreached(address)):
             try:
                 number = line_of(project.file.read_text(encoding="utf-8"), name)
             except (OSError, UnicodeDecodeError):
                 number = 0
             line = f", line {number}," if number else ""
             error = ConfigError(
-                f"{name!r} in {str(project.file)!r}{line} cannot be reached: {why}.",
-                next_step="Start what listens there, or correct the address.",
+                f"Cannot connect to {name!r} in {str(project.file)!r}{line}: {why}.",
+                next_step="Start the server, or correct the address.",
             )
             again = f"operator validate {shlex.quote(str(project.folder))}"
             yield issue(error, again, ErrorCategory.DASHBOARD_UNAVAILABLE)
 
 
 def why_unreached(address: str) -> str:
-    """Why nobody is met at a URL or at host:port; "" when somebody listens."""
+    """Why a URL or host:port does not answer; "" when it does."""
     try:
         url = urlsplit(address if "//" in address else f"//{address}")
         host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
     except ValueError:
-        return "it is no address"
+        return "it is not a valid address"
     if not host:
-        return "it is no address"
+        return "it is not a valid address"
     try:
         with socket.create_connection((host, port), timeout=REACHED_S_MAX):
             return ""
     except OSError as error:
-        return (error.strerror or "nobody answers").lower()
+        return (error.strerror or "no answer").lower()
 
 
 def check_lock(project: Project) -> Iterator[ValidationIssue]:
@@ -392,11 +397,11 @@ def check_plain_secrets(project: Project) -> Iterator[ValidationIssue]:
         yield issue(error, again, ErrorCategory.PACKAGE_VERIFICATION_FAILED)
         return
     for found in found_secrets(project.app.config, files):
-        told = ConfigError(
-            f"{project.folder / found.file}:{found.line} holds a secret ({found.kind}).",
-            next_step="Take it out, and keep it with: operator secrets set NAME",
+        failure = ConfigError(
+            f"{project.folder / found.file}:{found.line} contains a secret ({found.kind}).",
+            next_step="Remove it, and store it with: operator secrets set NAME",
         )
-        yield issue(told, again, ErrorCategory.SECRET_SCAN_FAILED)
+        yield issue(failure, again, ErrorCategory.SECRET_SCAN_FAILED)
 
 
 # What is asked beyond the files themselves; subjects are known by then.

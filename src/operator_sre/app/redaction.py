@@ -37,7 +37,7 @@ class Tally:
 class KnownValues:
     """Every value that is kept, as it may stand in a text, so that redaction finds it anywhere.
 
-    What was known once stays so: a value that is rotated still opens doors for a while.
+    Known values stay known: a rotated secret may still be valid for a while.
     """
 
     def __init__(self, store: SecretStore) -> None:
@@ -56,10 +56,10 @@ class KnownValues:
             return self._forms
         forms = dict(self._forms)
         try:
-            for one in self._store.all().values():
-                forms |= _forms(self._store.value(one))
-        except StoreError as error:  # whoever redacts goes on with what is known
-            log.warning("Secrets cannot be looked for in what is written: %s", error)
+            for secret in self._store.all().values():
+                forms |= _forms(self._store.value(secret))
+        except StoreError as error:  # continue with the known values
+            log.warning("stored secrets cannot be redacted by value: %s", error)
         self._forms = dict(sorted(forms.items(), key=lambda pair: -len(pair[0])))
         self._stamp = stamp
         return self._forms
@@ -88,7 +88,7 @@ def open_redactor(config: Config) -> Redactor:
 
 
 class _Flow:
-    """Bytes in, the same without their secrets out; those that are not UTF-8 stay as they are."""
+    """Redacts a stream of bytes; bytes that are not UTF-8 pass unchanged."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.stream = Stream(redactor)
@@ -107,7 +107,7 @@ class _Flow:
 
 
 class LiveOutput:
-    """What a command says, passed on as it comes, without its secrets.
+    """The output of a command, passed on live without secrets.
 
     A line is passed on when it is whole, and lines that may belong to one secret when its end is
     seen; so a part of a line, or of a key, waits for the rest. `show` says False when it wants no
@@ -161,8 +161,8 @@ def redact_stream(
     for chunk in chunks:
         lines += chunk.count(b"\n")
         size += len(chunk)
-        if said := flow.feed(chunk):
-            write(said)
+        if clean := flow.feed(chunk):
+            write(clean)
     if last := flow.end():
         write(last)
     counts = dict(sorted(flow.stream.counts.items()))

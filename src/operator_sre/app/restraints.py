@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 COMMANDS_MAX, RUNNING_MAX = 5000, 1000
-# Shorter than where time is up: whoever turns the switch wants it to be over within two seconds.
+# Shorter than the usual grace: the kill switch has to take effect within two seconds.
 GRACE_S = 0.5
 
 
@@ -94,7 +94,7 @@ class SessionView:
 
 @dataclass(frozen=True, slots=True)
 class PartlyRun:
-    """A command that had begun and not ended when the switch was turned on."""
+    """A command that was running when the switch was turned on."""
 
     seq: int
     command: str
@@ -106,8 +106,8 @@ class PartlyRun:
 class Stopped:
     """What the switch found and stopped.
 
-    `pending_proposals` are requests that nobody can say yes to any more, `processes` pids that
-    this command ended itself, `tasks` tickets that somebody was working on.
+    `pending_proposals` are requests that can no longer be approved, `processes` pids that
+    this command stopped itself, `tasks` tickets that an agent was working on.
     """
 
     switch: SwitchState
@@ -121,8 +121,8 @@ class Stopped:
 
 
 def show_modes(app: App) -> list[ModeView]:
-    """What counts for every subject, and for those that have none: the configured mode."""
-    names = [*app.subjects(), *(one.subject for one in app.store.modes.find())]
+    """The mode of every subject, and the configured default."""
+    names = [*app.subjects(), *(mode.subject for mode in app.store.modes.find())]
     views = [_mode_view(app, name) for name in dict.fromkeys(names)]
     return views or [ModeView("-", app.config.mode, app.config.sources["mode"])]
 
@@ -130,14 +130,14 @@ def show_modes(app: App) -> list[ModeView]:
 def mode_named(text: str) -> Mode:
     """A mode by its name; UsageError lists those there are."""
     if text not in set(Mode):
-        raise UsageError(f"There is no mode {text!r}.", next_step=f"Modes: {', '.join(Mode)}.")
+        raise UsageError(f"{text!r} is not a valid mode.", next_step=f"Modes: {', '.join(Mode)}.")
     return Mode(text)
 
 
 def list_unconfirmed(app: App, mode: Mode, subjects: Sequence[str]) -> list[str]:
     """The subjects for which a person has to confirm it: what executes outside a rig."""
     chosen = app.choose(subjects)
-    return [one for one in chosen if mode is Mode.EXECUTE and not app.is_rig(one)]
+    return [subject for subject in chosen if mode is Mode.EXECUTE and not app.is_rig(subject)]
 
 
 async def set_modes(
@@ -154,7 +154,7 @@ async def set_modes(
 async def reset_modes(app: App, subjects: Sequence[str], *, reason: str) -> list[ModeView]:
     """The configured mode counts again, for these subjects or for all."""
     person = administrator(app, "reset a mode")
-    known = [one.subject for one in app.store.modes.find()]
+    known = [mode.subject for mode in app.store.modes.find()]
     for subject in known:
         if not subjects or subject in subjects:
             await app.store.modes.reset(subject, by=person, reason=reason)
@@ -162,7 +162,7 @@ async def reset_modes(app: App, subjects: Sequence[str], *, reason: str) -> list
 
 
 def execute_asked(app: App, mode: Mode, subjects: Sequence[str], *, reason: str) -> Asked | None:
-    """What a person has to say yes to before this mode is set; None when nobody has to."""
+    """The confirmation that this mode requires; None when it requires none."""
     if not (outside := list_unconfirmed(app, mode, subjects)):
         return None
     return _mode_asked(app, "set", app.choose(subjects), outside, reason)
@@ -170,17 +170,17 @@ def execute_asked(app: App, mode: Mode, subjects: Sequence[str], *, reason: str)
 
 def reset_asked(app: App, subjects: Sequence[str], *, reason: str) -> Asked | None:
     """The same for going back to the configured mode, where that one executes."""
-    chosen = [one for one in app.store.modes.find() if not subjects or one.subject in subjects]
+    chosen = [mode for mode in app.store.modes.find() if not subjects or mode.subject in subjects]
     outside = [
-        one.subject
-        for one in chosen
-        if one.mode is not Mode.EXECUTE
-        and _configured_mode(app, one.subject) is Mode.EXECUTE
-        and not app.is_rig(one.subject)
+        subject.subject
+        for subject in chosen
+        if subject.mode is not Mode.EXECUTE
+        and _configured_mode(app, subject.subject) is Mode.EXECUTE
+        and not app.is_rig(subject.subject)
     ]
     if not outside:
         return None
-    return _mode_asked(app, "reset", [one.subject for one in chosen], outside, reason)
+    return _mode_asked(app, "reset", [subject.subject for subject in chosen], outside, reason)
 
 
 def _mode_asked(
@@ -191,7 +191,7 @@ def _mode_asked(
         Boundary.MODE_EXECUTE,
         {"deed": deed, "mode": Mode.EXECUTE.value, "subjects": list(subjects), "reason": reason},
         Risk.HIGH,
-        f"{names} is no rig: what the policy allows runs there without a person.",
+        f"{names} is not a rig: what the policy allows runs there without approval.",
         {"modes": _modes_digest(app, subjects)},
         destinations=tuple(outside),
     )
@@ -206,16 +206,16 @@ def _mode_view(app: App, subject: str) -> ModeView:
     mode, switch = app.mode_of(subject), app.store.switch.state()
     if switch.on:
         return ModeView(subject, mode, "kill switch", switch.by, switch.reason)
-    for one in app.store.modes.find(subject):
-        return ModeView(subject, mode, "set", one.by, one.reason)
-    told = subject in app.rules().modes and app.config.sources["mode"] != "flag"
-    return ModeView(subject, mode, "policy" if told else app.config.sources["mode"])
+    for setting in app.store.modes.find(subject):
+        return ModeView(subject, mode, "set", setting.by, setting.reason)
+    by_policy = subject in app.rules().modes and app.config.sources["mode"] != "flag"
+    return ModeView(subject, mode, "policy" if by_policy else app.config.sources["mode"])
 
 
 def show_limits(app: App) -> list[LimitsView]:
     """Every subject that can be watched from here, and the machine where it was changed."""
     views = [_limits_view(app, name) for name in dict.fromkeys([*app.subjects(), MACHINE])]
-    return [one for one in views if one.subject != MACHINE or one.usage != Usage(MACHINE)]
+    return [view for view in views if view.subject != MACHINE or view.usage != Usage(MACHINE)]
 
 
 def limits_of(app: App, subject: str) -> LimitsView:
@@ -242,14 +242,14 @@ def list_sessions(app: App) -> list[SessionView]:
     """How much risk everybody piled up who acted within the window, or was ever held."""
     since = app.clock.now() - timedelta(seconds=WINDOW_S)
     recent = app.store.commands.newest(CommandFilter(since=since), limit=COMMANDS_MAX)
-    names = {session_of(one.agent) for one in recent}
-    names |= {one.agent for one in app.store.sessions.find()}
+    names = {session_of(session.agent) for session in recent}
+    names |= {session.agent for session in app.store.sessions.find()}
     return [_session_view(app, name) for name in sorted(names - {""})]
 
 
 def show_session(app: App, agent: str) -> SessionView:
     """One session. NotFoundError when nothing is known of that agent."""
-    names = [one.agent for one in list_sessions(app)]
+    names = [session.agent for session in list_sessions(app)]
     if agent not in names:
         raise NotFoundError(
             f"There is no session of {agent!r}.", next_step=f"Agents: {', '.join(names) or 'none'}."
@@ -258,7 +258,7 @@ def show_session(app: App, agent: str) -> SessionView:
 
 
 async def reset_session(app: App, agent: str, *, reason: str) -> SessionView:
-    """Let an agent go, and begin its session anew."""
+    """Release an agent and reset its session."""
     show_session(app, agent)
     person = administrator(app, "reset a session")
     await app.store.sessions.reset(agent, by=person, reason=reason)
@@ -281,17 +281,20 @@ def switch_state(app: App) -> SwitchState:
 
 async def switch_on(app: App, *, reason: str) -> Stopped:
     """Permit nothing from here on and end what runs. Fine when it is on already."""
-    # Whoever only asks for a mode starts without what ends commands.
+    # Reading a mode does not load the code that stops commands.
     from asyncio import gather
 
     from operator_sre.executor.containers import end_containers
 
     must_be_a_person(app)
-    begun = app.clock.monotonic()
+    started = app.clock.monotonic()
     cancelled = await app.store.switch.turn_on(by=signed_in(), reason=reason)
     running = app.store.commands.newest(CommandFilter(outcome="running"), limit=RUNNING_MAX)
-    partly_run = tuple(PartlyRun(one.seq, one.command, one.target, one.ticket) for one in running)
-    tasks = tuple(one.id for one in app.store.tickets.find(states=[TicketState.CLAIMED]))
+    partly_run = tuple(
+        PartlyRun(workflow.seq, workflow.command, workflow.target, workflow.ticket)
+        for workflow in running
+    )
+    tasks = tuple(ticket.id for ticket in app.store.tickets.find(states=[TicketState.CLAIMED]))
     processes, containers = await gather(
         app.running.end_all(grace_s=GRACE_S), end_containers(app.home_id)
     )
@@ -303,7 +306,7 @@ async def switch_on(app: App, *, reason: str) -> Stopped:
         docker=containers.note,
         tasks=tasks,
         partly_run=partly_run,
-        took_s=round(app.clock.monotonic() - begun, 3),
+        took_s=round(app.clock.monotonic() - started, 3),
     )
 
 
@@ -316,22 +319,22 @@ async def switch_off(app: App, *, reason: str) -> SwitchState:
 
 
 def session_asked(app: App, agent: str, *, reason: str) -> Asked | None:
-    """What a person says yes to before a session begins anew; None where nothing is piled up."""
+    """The confirmation that a reset requires; None where there is nothing to reset."""
     view = show_session(app, agent)
     if not view.held and not view.score:
         return None
-    now = "is held in observe" if view.held else f"has piled up {view.score}"
+    now = "is held in observe" if view.held else f"has a risk score of {view.score}"
     return Asked(
         Boundary.RULE_LOOSENED,
         {"what": "session", "agent": agent, "reason": reason},
         Risk.MEDIUM,
-        f"The agent {agent!r} {now}, and begins anew from then on.",
+        f"The agent {agent!r} {now}; the reset clears it.",
         {"session": _session_digest(app, agent)},
     )
 
 
 def limits_asked(app: App, subject: str, *, reason: str) -> Asked | None:
-    """The same for counting changes of a subject anew; None when nothing is counted."""
+    """The same for a reset of the limits of a subject."""
     usage = limits_of(app, subject).usage
     if usage == Usage(usage.subject):
         return None
@@ -339,8 +342,8 @@ def limits_asked(app: App, subject: str, *, reason: str) -> Asked | None:
         Boundary.RULE_LOOSENED,
         {"what": "limits", "subject": usage.subject, "reason": reason},
         Risk.MEDIUM,
-        f"Changes of {usage.subject!r} are counted from here on: {usage.changes} in the last hour"
-        f" and {usage.failures} failures in a row are forgotten.",
+        f"Reset the limits of {usage.subject!r}: {usage.changes} changes in the last hour"
+        f" and {usage.failures} failures in a row no longer count.",
         {"failures": _failures_digest(usage)},
     )
 
@@ -354,7 +357,7 @@ def switch_asked(app: App, *, reason: str) -> Asked | None:
         Boundary.RULE_LOOSENED,
         {"what": "switch", "generation": state.generation, "reason": reason},
         Risk.HIGH,
-        "Agents may act again as their mode says: the kill switch is turned off.",
+        "The kill switch is turned off, and agents act again as their mode allows.",
         {"switch": _switch_digest(app)},
     )
 
@@ -367,7 +370,7 @@ def rule_asked(app: App, rule: StandingRule) -> Asked:
         Boundary.RULE_LOOSENED,
         {"what": "rule", "rule": to_json(rule)},
         rule.risk,
-        f"What is like {line!r} ({rule.likeness}) runs without asking from then on, for {where}.",
+        f"Commands like {line!r} ({rule.likeness}) run without approval, for {where}.",
         {"policy": app.rules().digest},
         ticket=rule.ticket if rule.scope is Scope.TICKET else None,
     )
@@ -375,9 +378,12 @@ def rule_asked(app: App, rule: StandingRule) -> Asked:
 
 def _modes_digest(app: App, subjects: Sequence[str]) -> str:
     """What holds for these now, so that a yes is to a change of exactly that."""
-    modes = {one.subject: one.mode.value for one in app.store.modes.find()}
+    modes = {mode.subject: mode.mode.value for mode in app.store.modes.find()}
     return digest_of(
-        {one: [modes.get(one, ""), _configured_mode(app, one).value] for one in sorted(subjects)}
+        {
+            subject: [modes.get(subject, ""), _configured_mode(app, subject).value]
+            for subject in sorted(subjects)
+        }
     )
 
 
@@ -402,22 +408,22 @@ def _why_changed(app: App, confirmation: Confirmation) -> str:
     match _kind_of(confirmation):
         case "mode":
             same = _modes_digest(app, change["subjects"]) == bound.get("modes")
-            return "" if same else "the mode has changed since"
+            return "" if same else "the mode has changed since the request"
         case "session":
             same = _session_digest(app, str(change["agent"])) == bound.get("session")
-            return "" if same else "the session has changed since"
+            return "" if same else "the session has changed since the request"
         case "switch":
             same = _switch_digest(app) == bound.get("switch")
-            return "" if same else "the kill switch was turned since"
+            return "" if same else "the kill switch has changed since the request"
         case "limits":
             usage = limits_of(app, str(change["subject"])).usage
             same = _failures_digest(usage) == bound.get("failures")
-            return "" if same else "more has failed since"
+            return "" if same else "more actions have failed since the request"
         case _ if app.store.standing.get(str(change["rule"]["id"])):
-            return "there is a rule of that id already"
+            return "a rule with this id already exists"
         case _:  # what a command was judged by is what the person knew of it
             same = app.rules().digest == bound.get("policy")
-            return "" if same else "the policy has changed since"
+            return "" if same else "the policy has changed since the request"
 
 
 def _effect_of(app: App, confirmation: Confirmation, by: Actor) -> Effect:
@@ -426,9 +432,13 @@ def _effect_of(app: App, confirmation: Confirmation, by: Actor) -> Effect:
     match _kind_of(confirmation):
         case "mode" if change["deed"] == "set":
             mode = {"mode": Mode.EXECUTE.value, **reason}
-            drafts = [(Kind.MODE_SET, {"subject": one, **mode}) for one in change["subjects"]]
+            drafts = [
+                (Kind.MODE_SET, {"subject": subject, **mode}) for subject in change["subjects"]
+            ]
         case "mode":
-            drafts = [(Kind.MODE_RESET, {"subject": one, **reason}) for one in change["subjects"]]
+            drafts = [
+                (Kind.MODE_RESET, {"subject": subject, **reason}) for subject in change["subjects"]
+            ]
         case "session":
             drafts = [(Kind.SESSION_RESET, {"agent": change["agent"], **reason})]
         case "switch":

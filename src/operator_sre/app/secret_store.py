@@ -105,9 +105,9 @@ class Secret:
 
 @dataclass(slots=True)
 class Owed:
-    """A change that the ledger has to be told of; it lies beside what it changes until it is.
+    """A change that is not yet in the ledger; it is stored beside the secrets until it is.
 
-    `done`: the change is in the same file. Without it whoever began was stopped on the way.
+    `done`: the change is in the same file. Otherwise its process was interrupted.
     """
 
     id: str
@@ -134,7 +134,7 @@ class SecretStore:
 
     def all(self) -> Mapping[str, Secret]:
         """Every secret by its name; values that lie in the keyring are not fetched."""
-        return {one.name: one for one in self._read().secrets}
+        return {secret.name: secret for secret in self._read().secrets}
 
     def _read(self) -> _Box:
         if not self.path.exists():
@@ -148,11 +148,11 @@ class SecretStore:
             raise _unreadable(self.path, error.strerror or "no reason was given") from error
         plain = Vault(self.key).open(data[len(HEAD) :], label=LABEL)
         if not data.startswith(HEAD) or plain is None:
-            raise _unreadable(self.path, f"it is damaged, or {str(self.key)!r} is another key")
+            raise _unreadable(self.path, f"it is damaged, or {str(self.key)!r} is the wrong key")
         try:
             return msgspec.json.decode(plain, type=_Box)
         except msgspec.MsgspecError as error:
-            raise _unreadable(self.path, "another version has written it") from error
+            raise _unreadable(self.path, "another version of Operator has written it") from error
 
     def value(self, secret: Secret) -> str:
         """What it is. StoreError when the keyring does not have it any more."""
@@ -161,7 +161,7 @@ class SecretStore:
         found = _ask_keyring(lambda: _keyring().get_password(self._service, secret.name))
         if found is None:
             raise StoreError(
-                f"The secret {secret.name!r} is not in the keyring any more.",
+                f"The secret {secret.name!r} is no longer in the keyring.",
                 next_step=f"Set it again with: operator secrets set {secret.name}",
             )
         return str(found)
@@ -175,14 +175,17 @@ class SecretStore:
         """
         with self._lock():
             box = self._read()
-            known = {one.name: one for one in box.secrets}
+            known = {secret.name: secret for secret in box.secrets}
             if owed is not None:
                 self._write(known, (*box.owed, owed))
             try:
                 yield known
-            except (NotFoundError, UsageError):  # nothing was begun; all else may have been
+            except (
+                NotFoundError,
+                UsageError,
+            ):  # nothing was started; after any other error it may have been
                 if owed is not None:
-                    self._write({one.name: one for one in box.secrets}, box.owed)
+                    self._write({secret.name: secret for secret in box.secrets}, box.owed)
                 raise
             if owed is None:
                 self._write(known, box.owed)
@@ -191,24 +194,24 @@ class SecretStore:
                 self._write(known, (*box.owed, owed))
 
     def owed(self) -> Sequence[Owed]:
-        """What the ledger is not known to have been told; nobody is changing anything just now."""
+        """Changes that may be missing in the ledger; no other process changes secrets meanwhile."""
         if not self._read().owed:
             return ()
         with self._lock():
             return self._read().owed
 
     def paid(self, told: Iterable[str]) -> None:
-        """The ledger has been told of these."""
+        """Mark these changes as recorded in the ledger."""
         gone = frozenset(told)
         with self._lock():
             box = self._read()
-            left = tuple(one for one in box.owed if one.id not in gone)
+            left = tuple(name for name in box.owed if name.id not in gone)
             if left != box.owed:
-                self._write({one.name: one for one in box.secrets}, left)
+                self._write({secret.name: secret for secret in box.secrets}, left)
 
     def stow(self, secret: Secret, value: str) -> Secret:
         """The same with its value where it belongs: in the keyring where there is one."""
-        fields = {one: getattr(secret, one) for one in ("name", "changed_at", "by", "holders")}
+        fields = {key: getattr(secret, key) for key in ("name", "changed_at", "by", "holders")}
         if self._wanted == IN_FILE or not self._has_keyring():
             return Secret(**fields, where=IN_FILE, value=value)
         _ask_keyring(lambda: _keyring().set_password(self._service, secret.name, value))
@@ -239,7 +242,7 @@ class SecretStore:
             return False
         if self._wanted == IN_KEYRING and not usable:
             raise StoreError(
-                "There is no keyring on this machine that could be used.",
+                "This machine has no usable keyring.",
                 next_step='Start one, or set secrets_in = "file".',
             )
         return usable
@@ -267,7 +270,7 @@ class SecretStore:
             draft.unlink(missing_ok=True)
             raise StoreError(
                 f"{str(self.path)!r} cannot be written: {error.strerror}.",
-                next_step="Make room, or check who owns the folder; nothing was changed.",
+                next_step="Nothing was changed. Free disk space, or check who owns the directory.",
             ) from error
 
     @contextmanager
@@ -286,11 +289,13 @@ class SecretStore:
                 except BlockingIOError:
                     if time.monotonic() > ends:
                         raise StoreError(
-                            "Another process has been changing secrets for a while.",
-                            next_step="Look whether one hangs, and try again.",
+                            "Another process holds the lock of the secrets.",
+                            next_step="Check whether it hangs, and try again.",
                         ) from None
                     time.sleep(LOCK_PAUSE_S)
-            for left in self._home.glob(f".{FILE}.*"):  # of one that was killed while it wrote
+            for left in self._home.glob(
+                f".{FILE}.*"
+            ):  # from a process that was killed during a write
                 left.unlink(missing_ok=True)
             yield
         finally:
@@ -331,7 +336,7 @@ def read_secret(path: str) -> str:
         why = getattr(problem, "strerror", None) or "it is not text"
         raise ObservationError(
             f"The secret in {path!r} cannot be read: {why}.",
-            next_step="Correct the path, or who may read it.",
+            next_step="Correct the path or its permissions.",
         ) from problem
 
 
@@ -355,20 +360,20 @@ def model_key(config: Config, key_file: str, names: Sequence[str]) -> str:
     if key_file:
         return read_secret(key_file)
     store = open_secrets(config)
-    for one in store.all().values():
-        if any(_is_for(one, holder) for holder in holders):
-            return store.value(one)
+    for secret in store.all().values():
+        if any(_is_for(secret, holder) for holder in holders):
+            return store.value(secret)
     return ""
 
 
 def is_held(config: Config, kind: str, names: Sequence[str]) -> bool:
     """True when a secret is bound to one of these."""
     known = open_secrets(config).all().values()
-    return any(_is_for(one, Holder(kind, name)) for one in known for name in names)
+    return any(_is_for(secret, Holder(kind, name)) for secret in known for name in names)
 
 
 def variables_for(config: Config, action: Action, *, away: bool = False) -> Mapping[str, str]:
-    """The variables that a command is given: those bound to its pattern, and one that is leased.
+    """The variables of a command: secrets bound to its pattern, and a leased one.
 
     `away`: it runs on another machine, which is given only what was bound for that target.
     """
@@ -379,11 +384,11 @@ def variables_for(config: Config, action: Action, *, away: bool = False) -> Mapp
     if not store.path.exists():
         return found
     places = {action.target} - {""} if away else {"", action.target}
-    for one in store.all().values():
-        for holder in one.holders:
+    for secret in store.all().values():
+        for holder in secret.holders:
             here = holder.kind == COMMAND and holder.target in places
             if here and _fits(line, holder.name):
-                found.setdefault(holder.variable, store.value(one))
+                found.setdefault(holder.variable, store.value(secret))
     return found
 
 
@@ -415,7 +420,7 @@ def _read_held(config: Config, name: str, holders: Sequence[Holder]) -> str:
 
 
 def _is_for(secret: Secret, holder: Holder) -> bool:
-    return any((one.kind, one.name) == (holder.kind, holder.name) for one in secret.holders)
+    return any((bound.kind, bound.name) == (holder.kind, holder.name) for bound in secret.holders)
 
 
 def _fits(line: str, pattern: str) -> bool:
@@ -441,15 +446,15 @@ def _must_be_private(path: Path) -> None:
         raise _unreadable(path, error.strerror or "no reason was given") from error
     if mode & 0o077:
         raise StoreError(
-            f"{str(path)!r} is open to others (mode {mode:o}), and guards secrets.",
-            next_step=f"Close it with: chmod 600 {path}; and set anew what others could read.",
+            f"{str(path)!r} guards secrets and is readable by other users (mode {mode:o}).",
+            next_step=f"Run: chmod 600 {path}. Then replace the secrets that others could read.",
         )
 
 
 def _unreadable(path: Path, why: str) -> StoreError:
     return StoreError(
         f"{str(path)!r} cannot be used: {why}.",
-        next_step="Bring it and its key back from a backup, or move it away and set them again.",
+        next_step="Restore it and its key from a backup, or move it and set the secrets again.",
     )
 
 

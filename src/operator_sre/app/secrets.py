@@ -1,4 +1,4 @@
-"""Secrets: set and removed, bound to whoever is given them, leased to one command, never shown."""
+"""Secrets: set, removed, bound to holders, leased to one command, never shown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # What decides how every program runs is not overwritten by a secret.
 _TAKEN = re.compile(r"PATH|HOME|IFS|BASH.*|ENV|LD_.*|PYTHON.*|PERL.*|GIT_.*|LANG|TERM|OPERATOR_.*")
 _SPAN = re.compile(r"(\d{1,5})(s|m|)")
-# Programs that run whatever they are told, or tell all that they are given.
+# Programs that run other commands or print their environment.
 _ANYTHING = frozenset(
     {
         *("sh", "bash", "dash", "zsh", "env", "printenv", "sudo", "su", "xargs"),
@@ -119,41 +119,42 @@ def list_secrets(app: App) -> list[SecretView]:
 
 
 async def set_secret(app: App, name: str, value: str) -> SecretView:
-    """Keep a value under a name. Those who held the one before hold this one."""
+    """Store a value under a name. The bindings of an earlier value stay."""
     person = administrator(app, "set a secret")
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:64]!r} is no name for a secret.",
-            next_step="Take up to 64 letters, digits, '.', '-' and '_'.",
+            f"{name[:64]!r} is not a valid name of a secret.",
+            next_step="Use up to 64 letters, digits, '.', '-' and '_'.",
         )
     if len(value) < SHOWN_CHARACTERS_MIN:
         raise UsageError(
-            f"A secret needs at least {SHOWN_CHARACTERS_MIN} characters: a shorter one could not be"
-            " kept out of what is written without taking ordinary words with it.",
-            next_step="Take a longer one.",
+            f"A secret needs at least {SHOWN_CHARACTERS_MIN} characters: redacting a shorter one"
+            " would also redact ordinary words.",
+            next_step="Use a longer secret.",
         )
     size = len(value.encode("utf-8", "surrogatepass"))
     if size > SECRET_BYTES_MAX or "\0" in value:
         raise UsageError(
-            f"A secret is text of up to {SECRET_BYTES_MAX} bytes.", next_step="Take a shorter one."
+            f"A secret is text of up to {SECRET_BYTES_MAX} bytes.",
+            next_step="Use a shorter secret.",
         )
     store = open_secrets(app.config)
     owed = Owed(app.new_id(), name, person, {"deed": "set"})
     with store.changing(owed) as known:
         before = known.get(name)
         if before is None and len(known) >= SECRETS_MAX:
-            raise UsageError(f"There are {SECRETS_MAX} secrets already.", next_step="Remove some.")
+            raise UsageError(f"There are already {SECRETS_MAX} secrets.", next_step="Remove some.")
         made = Secret(name, app.clock.now(), person, holders=before.holders if before else ())
         known[name] = store.stow(made, value)
         if before and before.where != known[name].where:
-            store.drop(before)  # last, so that whoever is killed in between has lost nothing
+            store.drop(before)  # last, so that a crash in between loses nothing
         owed.told |= {"deed": "changed" if before else "set", "where": known[name].where}
     await settle_changes(app)
     return view_of(app, known[name])
 
 
 async def remove_secret(app: App, name: str) -> SecretView:
-    """Forget it; whoever held it gets nothing any more."""
+    """Delete a secret; its holders no longer receive it."""
     person = administrator(app, "remove a secret")
     named_secret(app.config, name)
     store = open_secrets(app.config)
@@ -161,7 +162,7 @@ async def remove_secret(app: App, name: str) -> SecretView:
     with store.changing(owed) as known:
         gone = known.pop(name, None) or named_secret(app.config, name)
         store.drop(gone)
-        owed.told["holders"] = [str(one) for one in gone.holders]
+        owed.told["holders"] = [str(holder) for holder in gone.holders]
     await settle_changes(app)
     return view_of(app, gone)
 
@@ -173,7 +174,7 @@ async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
     owed = Owed(app.new_id(), name, person, {"deed": "unbound", "holder": str(holder)})
     with store.changing(owed) as known:
         secret = known.get(name) or named_secret(app.config, name)
-        left = tuple(one for one in secret.holders if str(one) != str(holder))
+        left = tuple(bound for bound in secret.holders if str(bound) != str(holder))
         if len(left) == len(secret.holders):
             held = ", ".join(map(str, secret.holders)) or "nobody"
             raise NotFoundError(
@@ -185,21 +186,21 @@ async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
 
 
 async def settle_changes(app: App) -> int:
-    """Tell the ledger of every change it does not have yet, also of those who were killed."""
+    """Record every change that is missing in the ledger, also of killed processes."""
     store = open_secrets(app.config)
     owed = store.owed()
-    for one in owed:
-        # Whoever tells it twice, or at the same time as another, has told it once.
-        payload = {"name": one.name, **one.told, **({} if one.done else {"finished": False})}
+    for name in owed:
+        # Idempotent, also for two processes at the same time.
+        payload = {"name": name.name, **name.told, **({} if name.done else {"finished": False})}
         draft = Draft(
             Kind.SECRET_CHANGED,
             payload,
-            actor=Actor(one.by, "user"),
-            key=f"secret_changed:{one.id}",
+            actor=Actor(name.by, "user"),
+            key=f"secret_changed:{name.id}",
         )
         await app.store.journal.append(draft)
     if owed:
-        store.paid(one.id for one in owed)
+        store.paid(name.id for name in owed)
     return len(owed)
 
 
@@ -210,7 +211,7 @@ async def try_secret(app: App, name: str) -> list[TriedSecret]:
         open_secrets(app.config).value(secret)
     except OperatorError as error:
         return [TriedSecret(secret.where, works=False, detail=str(error))]
-    found = [TriedSecret(secret.where, works=True, detail="its value is there")]
+    found = [TriedSecret(secret.where, works=True, detail="its value is set")]
     for holder in secret.holders:
         found.append(await _try_holder(app, holder))
     return found
@@ -229,75 +230,75 @@ async def _try_holder(app: App, holder: Holder) -> TriedSecret:
             from operator_sre.app.models import try_model
 
             models = [
-                one.name for one in app.config.models if holder.name in (one.name, one.provider)
+                model.name
+                for model in app.config.models
+                if holder.name in (model.name, model.provider)
             ]
             if not models:
-                return TriedSecret(str(holder), works=False, detail="there is no such model here")
+                return TriedSecret(str(holder), works=False, detail="the model is not configured")
             tried = await try_model(app, models[0])
             return TriedSecret(str(holder), not tried.problem, tried.problem or "it answered")
         if holder.kind == SUBJECT:
             from operator_sre.app.subjects import check_subject
 
             (check,) = await check_subject(app, [holder.name])
-            problems = [one.problem for one in check.observation.seen if one.problem]
-            # What is down may be seen as down; nobody knows then whether it would have let us in.
+            problems = [observed.problem for observed in check.observation.seen if observed.problem]
+            # If the target is down, it is unknown whether the secret would be accepted.
             problems += [
-                f"{one.target}: {one.detail or one.invariant}"
-                for one in check.findings
-                if one.health is not Health.HEALTHY
+                f"{finding.target}: {finding.detail or finding.invariant}"
+                for finding in check.findings
+                if finding.health is not Health.HEALTHY
             ]
-            told = problems[0] if problems else "it was seen, and is healthy"
-            return TriedSecret(str(holder), not problems, told)
+            detail = problems[0] if problems else "observed, and healthy"
+            return TriedSecret(str(holder), not problems, detail)
     except OperatorError as error:
         return TriedSecret(str(holder), works=False, detail=str(error))
-    return TriedSecret(
-        str(holder), works=True, detail=f"commands are given it as {holder.variable}"
-    )
+    return TriedSecret(str(holder), works=True, detail=f"commands receive it as {holder.variable}")
 
 
 def holder_named(text: str, variable: str = "") -> Holder:
     """Who `subject:etcd`, `model:claude`, `command:PATTERN` or `command@TARGET:PATTERN` is.
 
-    UsageError for nobody.
+    UsageError for an invalid holder.
     """
     kind, _, name = text.partition(":")
     kind, at, target = kind.partition("@")
     name = name.strip()
     if at and (kind != COMMAND or not target):
         raise UsageError(
-            f"{text[:HOLDER_CHARACTERS_MAX]!r} names no target that has commands.",
+            f"{text[:HOLDER_CHARACTERS_MAX]!r} cannot have a target.",
             next_step="Only commands have one: command@TARGET:PATTERN",
         )
     if kind not in KINDS or not name or len(name) > HOLDER_CHARACTERS_MAX:
         raise UsageError(
-            f"{text[:HOLDER_CHARACTERS_MAX]!r} is nobody that a secret can be bound to.",
-            next_step="Say subject:NAME, model:NAME, command:PATTERN or command@TARGET:PATTERN.",
+            f"A secret cannot be bound to {text[:HOLDER_CHARACTERS_MAX]!r}.",
+            next_step="Use subject:NAME, model:NAME, command:PATTERN or command@TARGET:PATTERN.",
         )
     if not name.isprintable():
-        raise UsageError("A holder's name has to be printable.", next_step="Take another.")
+        raise UsageError("The name of a holder must be printable.", next_step="Take another.")
     if kind != COMMAND and variable:
         raise UsageError(
-            f"A {kind} is given a secret by its name, not as a variable.",
-            next_step="Leave --as away.",
+            f"A {kind} receives a secret by its name, not as a variable.",
+            next_step="Omit --as.",
         )
     if kind == COMMAND:
         program = name.split()[0]
         if re.search(r"[*?\[]", program):
             raise UsageError(
-                "A pattern of commands begins with the name of a program, not with a wildcard.",
+                "A pattern of commands must start with the name of a program, not with a wildcard.",
                 next_step="Such as: command:'pg_dump *'",
             )
         if program.rpartition("/")[2] in _ANYTHING:
             raise UsageError(
-                f"{program!r} runs whatever it is told, or tells what it is given, so that anybody"
-                " would have the secret.",
+                f"{program!r} runs other commands or prints its environment, so every command could"
+                " read the secret.",
                 next_step="Bind it to the program itself.",
             )
     return Holder(kind, name, variable, target)
 
 
 def binding_asked(app: App, name: str, holder: Holder) -> Asked:
-    """What a person has to say yes to before somebody is given a secret."""
+    """The confirmation that a binding requires."""
     secret = named_secret(app.config, name)
     held = _check_holder(app, secret, holder)
     who = {SUBJECT: "subject", MODEL: "model", COMMAND: "every command like"}[holder.kind]
@@ -314,9 +315,7 @@ def binding_asked(app: App, name: str, holder: Holder) -> Asked:
             **({"at": held.target} if held.target else {}),
         },
         Risk.HIGH if holder.kind == COMMAND else Risk.MEDIUM,
-        f"The {who} {held.name!r} is given the secret {name!r}{how} from then on.".replace(
-            "The every", "Every"
-        ),
+        f"The {who} {held.name!r} receives the secret {name!r}{how}.".replace("The every", "Every"),
         {"secret": secret.identity},
         destinations=(str(held),),
         credentials=(name,),
@@ -327,20 +326,20 @@ def lease_asked(app: App, lease: Lease) -> Asked:
     """What a person has to say yes to before one command is given a secret."""
     secret = named_secret(app.config, lease.name)
     if not lease.command.strip():
-        raise UsageError("There is no command to lease it to.", next_step="Name it: --command.")
+        raise UsageError("A lease requires a command.", next_step="Name it with --command.")
     _check_variable(lease.variable)
     if not 1 <= lease.seconds <= TIMEOUT_S_MAX:
         raise UsageError(
-            f"A lease lasts between 1 and {TIMEOUT_S_MAX:.0f} seconds.",
-            next_step="Say it with --for, as 30s or 5m.",
+            f"A lease lasts between 1 s and {TIMEOUT_S_MAX:.0f} s.",
+            next_step="Set it with --for, as 30s or 5m.",
         )
     how = "in a file that" if lease.in_file else "as the variable that"
     return Asked(
         Boundary.DIRECT_LEASE,
         _lease_fields(lease),
         Risk.HIGH,
-        f"One command is given the secret {lease.name!r} {how} {lease.variable} names, for at most"
-        f" {lease.seconds:.0f} seconds: {lease.command}",
+        f"One command receives the secret {lease.name!r} {how} {lease.variable} names, for at most"
+        f" {lease.seconds:.0f} s: {lease.command}",
         {"secret": secret.identity, "command": digest_of(lease.command)},
         destinations=("this machine",),
         credentials=(lease.name,),
@@ -383,7 +382,7 @@ def _lease_fields(lease: Lease) -> dict[str, object]:
 
 
 def sweep_leases(config: Config) -> int:
-    """Take away files of leases that are over, because whoever held them was killed."""
+    """Delete files of expired leases whose processes were killed."""
     gone = 0
     for folder in (config.home / LEASES).glob("*-*"):
         ends = folder.name.partition("-")[0]
@@ -397,7 +396,9 @@ def seconds_of(text: str) -> float:
     """`30s` or `5m` as seconds."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"{text[:20]!r} is no span of time.", next_step="Say it as 30s or 5m.")
+        raise UsageError(
+            f"{text[:20]!r} is not a valid duration.", next_step="Write it as 30s or 5m."
+        )
     return float(found[1]) * (60 if found[2] == "m" else 1)
 
 
@@ -407,12 +408,14 @@ def _check_holder(app: App, secret: Secret, holder: Holder) -> Holder:
         known = ", ".join(app.subjects()) or "none"
         raise UsageError(f"There is no subject {holder.name!r}.", next_step=f"There are: {known}.")
     if holder.kind == MODEL:
-        names = sorted({word for one in app.config.models for word in (one.name, one.provider)})
+        names = sorted(
+            {word for model in app.config.models for word in (model.name, model.provider)}
+        )
         if holder.name not in names:
             raise UsageError(
                 f"There is no model {holder.name!r}.", next_step=f"There are: {', '.join(names)}."
             )
-    targets = sorted({target.name for one in app.config.subjects for target in one.targets})
+    targets = sorted({target.name for subject in app.config.subjects for target in subject.targets})
     if holder.target and holder.target not in targets:
         raise UsageError(
             f"There is no target {holder.target!r} to run a command at.",
@@ -424,17 +427,20 @@ def _check_holder(app: App, secret: Secret, holder: Holder) -> Holder:
         holder = replace(holder, variable=variable)
     if holder in secret.holders:
         raise ConflictError(
-            f"{secret.name!r} is bound to {str(holder)!r} already.", next_step="Nothing is to do."
+            f"{secret.name!r} is already bound to {str(holder)!r}.",
+            next_step="No change is needed.",
         )
     if len(secret.holders) >= HOLDERS_MAX:
-        raise UsageError(f"{secret.name!r} is bound to {HOLDERS_MAX} already.", next_step="Unbind.")
+        raise UsageError(
+            f"{secret.name!r} is already bound to {HOLDERS_MAX} holders.", next_step="Unbind."
+        )
     return holder
 
 
 def _check_variable(name: str) -> None:
     if not _VARIABLE.fullmatch(name) or _TAKEN.fullmatch(name):
         raise UsageError(
-            f"{name[:64]!r} cannot be the variable of a secret.",
+            f"{name[:64]!r} is not a valid variable for a secret.",
             next_step="Name another with --as, such as PGPASSWORD.",
         )
 
@@ -444,9 +450,9 @@ def _why_changed(app: App, confirmation: Confirmation) -> str:
     try:
         now = named_secret(app.config, str(confirmation.change["name"]))
     except OperatorError:
-        return "the secret is not there"
+        return "the secret does not exist"
     # Asked for by its name only, it is whatever has that name.
-    return "" if wanted in (None, now.identity) else "the secret has changed since"
+    return "" if wanted in (None, now.identity) else "the secret has changed since the request"
 
 
 def _holder(change: Mapping[str, object]) -> Holder:
@@ -461,12 +467,12 @@ async def _bind(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dra
     store = open_secrets(app.config)
     with store.changing() as known:
         if why := _why_changed(app, confirmation):
-            raise ConflictError(f"Nothing is bound: {why}.", next_step="Ask for it again.")
+            raise ConflictError(f"Nothing was bound: {why}.", next_step="Request the change again.")
         holder = _check_holder(app, known[name], _holder(change))
-        others = [one for one in known[name].holders if str(one) != str(holder)]
+        others = [bound for bound in known[name].holders if str(bound) != str(holder)]
         known[name] = replace(known[name], holders=(*others, holder))
-    told = {"name": name, "deed": "bound", "holder": str(holder), "as": holder.variable}
-    return [Draft(Kind.SECRET_CHANGED, told, actor=by)]
+    payload = {"name": name, "deed": "bound", "holder": str(holder), "as": holder.variable}
+    return [Draft(Kind.SECRET_CHANGED, payload, actor=by)]
 
 
 def _is_bound(app: App, confirmation: Confirmation) -> bool | None:

@@ -1,4 +1,4 @@
-"""Watching and working until somebody says stop."""
+"""The services: monitor, agent and worker, each until cancelled."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def attend_beside(app: App, watches: Watches) -> AsyncIterator[None]:
 
     def report(beside: asyncio.Future[None]) -> None:
         if not beside.cancelled() and (error := beside.exception()):
-            log.error("nobody is notified, and no metrics are served: %r", error)
+            log.error("notifications and metrics have stopped: %r", error)
 
     beside = asyncio.ensure_future(attend(app, watches))
     beside.add_done_callback(report)
@@ -66,12 +66,12 @@ async def monitor(
 ) -> None:
     """Watch these subjects, or the only one there is, until cancelled; people are notified.
 
-    `every` watches all there are, and those that come and go meanwhile.
+    `every` watches all subjects, and follows additions and removals.
     """
     from operator_sre.monitor import WatchStats
 
     if every and subjects:
-        raise UsageError("--all and --subject contradict each other.")
+        raise UsageError("--all and --subject cannot be used together.")
     known = stats or WatchStats()
     async with attend_beside(app, known.watches):
         sweeping = asyncio.ensure_future(follow_confirmations(app))
@@ -91,7 +91,7 @@ async def monitor(
 
 
 async def _watch_every(app: App, stats: WatchStats) -> None:
-    """Watch what there is; begin anew when that changes. Clocks are in the store, so none stops."""
+    """Watch all subjects; restart when they change. Clocks are in the store, so none is lost."""
     while True:
         known, engine = app.subjects(), app.engine(stats)
         able = []
@@ -102,7 +102,7 @@ async def _watch_every(app: App, stats: WatchStats) -> None:
             except OperatorError as error:  # the others are watched; `operator health` names it
                 log.error("%s cannot be watched: %s", name, error)
         if not able:
-            log.warning("There is no subject to watch; waiting for one.")
+            log.warning("no subject is configured; waiting for one")
         watching = asyncio.ensure_future(engine.watch(able))
         try:
             app = await _await_change(app, known, watching)
@@ -127,9 +127,11 @@ async def _await_change(app: App, known: Sequence[str], watching: asyncio.Future
             if fresh.config.subjects != app.config.subjects or fresh.subjects() != known:
                 return fresh
             wrong = ""
-        except OperatorError as error:  # somebody is writing it this moment, or made a mistake
+        except OperatorError as error:  # the file may be incomplete at this moment, or invalid
             if wrong != str(error):
-                log.error("operator.toml is as it was before: %s", error)
+                log.error(
+                    "operator.toml is invalid, and the previous settings stay in force: %s", error
+                )
             wrong = str(error)
 
 
@@ -147,7 +149,7 @@ async def agent(app: App, subjects: Sequence[str] = (), *, role: str = "agent") 
 
 
 async def run_worker(app: App, *, engine: str, name: str = "") -> None:
-    """Join those who work on the store of this home, until cancelled."""
+    """Work on the tickets of this store until cancelled."""
     me = introduce_worker(app, engine=engine, name=name)
     await _work(app, app.engine_named(engine, worker=me.id), me)
 

@@ -28,9 +28,9 @@ __all__ = [
 
 SILENCE_S_MAX = 30 * 86_400.0
 TEXT_MAX = 200
-# What such a silence is called; it ends when somebody takes back what was done.
+# The author of such a silence; it ends when the change is rolled back.
 PLANNED = "planned"
-# It is asked for again at every look, so that its end does not matter.
+# It is computed again at every check, so its end does not matter.
 UNTIL_S = 86_400.0
 
 
@@ -39,32 +39,37 @@ def silences_now(
 ) -> Sequence[Silence]:
     """What is silent at this moment, by people or by windows; of one subject or of all.
 
-    What people planned with a tool is told of one subject; `specs` are its tools, where known.
+    Planned changes by tools count for one subject; `specs` are its tools, if known.
     """
     now = app.clock.now()
     found = list(app.store.silences.find(at=now))
-    for one in app.config.subjects:
-        if subject in ("", one.name):
+    for configured in app.config.subjects:
+        if subject in ("", configured.name):
             found += [
-                silence for window in one.windows for silence in window.silences(one.name, now)
+                silence
+                for window in configured.windows
+                for silence in window.silences(configured.name, now)
             ]
     if specs is None and any(
-        one.health is Health.BROKEN for one in app.store.conditions.of(subject)
+        condition.health is Health.BROKEN for condition in app.store.conditions.of(subject)
     ):
-        # Whoever asks what is silent is told elsewhere of a subject that cannot be had.
+        # Other commands report a subject that cannot be opened.
         with suppress(OperatorError):
             specs = app.controls(subject).registry.specs
     return [*found, *planned_now(app, subject, specs or ())]
 
 
 def list_silences(app: App, *, every: bool) -> Sequence[Silence]:
-    """Those that hold or are still to come, windows that are open too; or all there ever were."""
+    """Present and future silences and open windows; or all."""
     now = app.clock.now()
     known = app.store.silences.find()
-    windows = [one for one in silences_now(app) if one.id == "window"]
+    windows = [silence for silence in silences_now(app) if silence.id == "window"]
     if every:
         return [*windows, *known]
-    return [*windows, *(one for one in known if one.ended_at is None and one.until > now)]
+    return [
+        *windows,
+        *(silence for silence in known if silence.ended_at is None and silence.until > now),
+    ]
 
 
 async def add_silence(
@@ -72,24 +77,24 @@ async def add_silence(
 ) -> Silence:
     """Keep what matches these patterns quiet, from now until a time or for a span."""
     if not reason.strip():
-        raise UsageError("A silence needs a reason.", next_step="Say why with --reason.")
+        raise UsageError("A silence requires a reason.", next_step="Give one with --reason.")
     for text in (subject, target, invariant, reason):
         if len(text) > TEXT_MAX or not text:
-            raise UsageError(f"A pattern or reason has between 1 and {TEXT_MAX} characters.")
+            raise UsageError(f"A pattern or a reason has 1 to {TEXT_MAX} characters.")
     if subject == target == invariant == "*":
         raise UsageError(
             "This would silence everything.",
-            next_step="Name a --subject, a --target or an --invariant; they may have a '*'.",
+            next_step="Name a --subject, a --target or an --invariant; '*' is allowed in each.",
         )
     now = app.clock.now()
     if bool(until) == bool(for_):
         raise UsageError(
-            "A silence has one end.", next_step="Say --for 2h, or --until 2030-01-31T06:00."
+            "A silence requires one end.", next_step="Use --for 2h, or --until 2030-01-31T06:00."
         )
     ends = parse_end(for_, until, now, s_max=SILENCE_S_MAX)
     if (ends - now).total_seconds() > SILENCE_S_MAX:
         raise UsageError(
-            "A silence lasts 30 days at most.", next_step="Renew it then, if it is still needed."
+            "A silence lasts 30 days at most.", next_step="Renew it later if you still need it."
         )
     person = administrator(app, "silence")
     silence = Silence(
@@ -107,29 +112,29 @@ async def add_silence(
 
 
 async def end_silence(app: App, silence: str, *, reason: str) -> Silence:
-    """It counts no more; what is still broken opens its ticket at the next look."""
+    """End a silence; what is still broken opens a ticket at the next check."""
     if silence == "window":
         raise UsageError(
             "A maintenance window ends by itself.", next_step="Change it in operator.toml."
         )
-    # Whoever may see may also want to see more, so that nobody needs to be an admin for this.
+    # Ending a silence only shows more, so it requires no admin.
     await app.store.silences.end(silence, by=signed_in(), reason=reason)
-    return next(one for one in app.store.silences.find() if one.id == silence)
+    return next(known for known in app.store.silences.find() if known.id == silence)
 
 
 def parse_end(for_: str, until: str, now: datetime, *, s_max: float) -> datetime:
-    """When a span or a time to come ends; whether it is longer than `s_max` is told by the end."""
+    """The end of a duration or a future time; more than `s_max` is left to the caller."""
     if for_:
         span = seconds_of(for_)
         if not span:
             raise UsageError(
-                f"{for_!r} is no span of time.", next_step="Write it as 90s, 30m, 2h or 1d."
+                f"{for_!r} is not a valid duration.", next_step="Write it as 90s, 30m, 2h or 1d."
             )
         ends = now + timedelta(seconds=min(span, 2 * s_max))
     else:
         ends = time_of(until)
     if ends <= now:
-        raise UsageError(f"{until!r} is over already.", next_step="Name a time to come.")
+        raise UsageError(f"{until!r} is in the past.", next_step="Name a time in the future.")
     return ends
 
 
@@ -139,7 +144,8 @@ def time_of(text: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no time.", next_step="Write it as 2030-01-31T06:00 (UTC) or with +02:00."
+            f"{text!r} is not a valid time.",
+            next_step="Write it as 2030-01-31T06:00 (UTC) or with +02:00.",
         ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 

@@ -50,10 +50,8 @@ __all__ = [
 ]
 
 ENTRIES_AFTER_MAX = 50
-ON_DISK = (
-    "Some of it is on the disk still, because the store is being read: it goes with the next write."
-)
-# So long a purge may take before others say that whoever made it was stopped.
+ON_DISK = "Some data is still on disk, because the store is being read. The next write removes it."
+# How long a purge may take before other processes count it as interrupted.
 PURGE_S_MAX = 3600.0
 Progress = Callable[[int], None]
 _PROGRESS: ContextVar[Progress] = ContextVar("progress", default=lambda count: None)
@@ -65,7 +63,7 @@ def check_store(config: Config, *, progress: Progress) -> CheckReport:
 
 
 def rebuild_store(config: Config, *, progress: Progress) -> tuple[Difference, ...]:
-    """Make everything anew that follows from the ledger; returns what was different before."""
+    """Rebuild every projection from the ledger; returns the differences."""
     return maintenance_of(config).rebuild(progress=progress)
 
 
@@ -104,14 +102,14 @@ def plan_purge(config: Config, before: str) -> PurgePlan:
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if moment > maintenance.rules.clock.now():
-        raise UsageError(f"{before!r} has not come yet.", next_step="Name a date in the past.")
+        raise UsageError(f"{before!r} is in the future.", next_step="Name a date in the past.")
     return maintenance.plan(moment)
 
 
 def purge_store(
     config: Config, plan: PurgePlan, *, progress: Progress, by: Actor | None = None
 ) -> Entry:
-    """Purge what was planned, in the name of whoever is signed in; returns the record of it."""
+    """Execute a planned purge as the signed-in person; returns its record."""
     person = by or Actor(id=signed_in(), type="user")
     return maintenance_of(config).purge(plan, by=person, progress=progress)
 
@@ -119,17 +117,17 @@ def purge_store(
 def purge_recorded(app: App) -> int | None:
     """The number of the entry that tells of the last purge, right after it."""
     newest = app.store.entries.newest(limit=ENTRIES_AFTER_MAX)
-    return next((one.seq for one in newest if one.kind is Kind.PURGED), None)
+    return next((entry.seq for entry in newest if entry.kind is Kind.PURGED), None)
 
 
 def tidy_store(config: Config) -> bool:
-    """Whether nothing of what was purged is on the disk; False while somebody reads it there."""
+    """Whether purged data has left the disk; False while a reader holds it."""
     return maintenance_of(config).tidy()
 
 
 @contextmanager
 def watch_purge(progress: Progress) -> Iterator[None]:
-    """For the length of a `with`, whoever confirms a purge sees how far it is."""
+    """Report the progress of a confirmed purge for the length of a `with`."""
     before = _PROGRESS.set(progress)
     try:
         yield
@@ -151,7 +149,7 @@ def purge_asked(plan: PurgePlan) -> Asked:
         Boundary.RETENTION_PURGE,
         change,
         Risk.HIGH,
-        f"This takes away for good: {plan.entries} entries of {len(plan.tickets)} tickets,"
+        f"This deletes permanently: {plan.entries} entries of {len(plan.tickets)} tickets,"
         f" {plan.size_bytes} bytes, {plan.first} to {plan.last}.",
         {"plan": _plan_digest(plan)},
     )
@@ -172,7 +170,7 @@ def restore_asked(config: Config, file: Path) -> Asked | None:
         Boundary.DESTRUCTIVE_OPERATION,
         {"deed": "restore", "file": str(file.absolute())},
         Risk.HIGH,
-        f"Everything in the store is replaced by {file.name!r}; what is there is saved first.",
+        f"Everything in the store is replaced by {file.name!r}; the current store is saved first.",
         {"file": f"sha256:{digest}"},
     )
 
@@ -195,12 +193,12 @@ async def _purge(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
     if _plan_digest(plan) != confirmation.bound.get("plan"):
         raise ConflictError(
             "The store has changed since the purge was planned.",
-            next_step="Plan the purge again, and confirm the new plan.",
+            next_step="Plan the purge again, and confirm it.",
         )
     if not get(app, confirmation.id).open:
         raise ConflictError(
-            f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was purged.",
-            next_step="Plan the purge again, and confirm the new plan.",
+            f"Confirmation {confirmation.id!r} has ended meanwhile; nothing was purged.",
+            next_step="Plan the purge again, and confirm it.",
         )
     # It may take minutes, in which others are answered, and the kill switch works.
     await asyncio.to_thread(purge_store, app.config, plan, progress=_PROGRESS.get(), by=by)
@@ -218,7 +216,7 @@ def _is_purged(app: App, confirmation: Confirmation) -> bool | None:
 
 
 CROSSING = Crossing(
-    deed=lambda confirmation: "purge what is kept",
+    deed=lambda confirmation: "purge the store",
     apply=_purge,
     made=_is_purged,
     patience_s=PURGE_S_MAX,

@@ -1,4 +1,4 @@
-"""The ledger as sentences: how a story begins, and what every entry adds to it."""
+"""The ledger as sentences: the first lines of a story, and the lines that each entry adds."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Line", "beginning", "each_look", "first_look", "hypotheses_of", "lin
 NAMED_MAX = 3
 
 _MAY = {
-    Mode.OBSERVE: "only proposes, changes nothing",
-    Mode.APPROVE: "asks a person before every change",
-    Mode.EXECUTE: "does by itself what the policy allows",
+    Mode.OBSERVE: "proposes changes and executes none",
+    Mode.APPROVE: "requires approval for every change",
+    Mode.EXECUTE: "executes what the policy allows",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One sentence of the story: which step of the journey speaks, and how it sounds."""
+    """One sentence of the story, the step it belongs to, and its tone."""
 
     step: str
     text: str
@@ -41,7 +41,7 @@ class Line:
 
 
 def lines_of(entry: Entry) -> Iterable[Line]:
-    """What an entry adds to the story; nothing when it is only book-keeping."""
+    """The sentences that an entry adds to the story; none for bookkeeping."""
     return (*_tell_work(entry), *_tell_control(entry), *_tell_people(entry))
 
 
@@ -52,49 +52,50 @@ def hypotheses_of(entry: Entry) -> tuple[RankedHypothesis, ...]:
 
 
 def _tell_work(entry: Entry) -> Iterator[Line]:
-    """How a ticket is worked on: what was thought, done and proven."""
+    """Work on a ticket: reasoning, commands and proofs."""
     payload = entry.payload
     match entry.kind:
         case Kind.TICKET_OPENED:
             yield Line("file", f"ticket opened: {payload['summary']}", "bad")
         case Kind.TICKET_GREW:
-            yield Line("file", f"belongs to the same incident: {payload['summary']}", "bad")
+            yield Line("file", f"added to the ticket: {payload['summary']}", "bad")
         case Kind.TICKET_CLAIMED:
-            how = "goes on with it" if payload["resumed"] else "takes it"
-            yield Line("think", f"the agent {how} (attempt {payload['attempts']})")
+            how = "resumed" if payload["resumed"] else "started"
+            yield Line("think", f"work {how} by an agent (attempt {payload['attempts']})")
         case Kind.TICKET_RESOLVED:
-            yield Line("close", f"RESOLVED with a proof. {payload['reason']}", "good")
+            yield Line("close", f"RESOLVED with proof. {payload['reason']}", "good")
         case Kind.REASONING:
             if by := payload.get("by"):
                 mind = "the built-in reasoner" if by == "reasoner" else by
                 yield Line("think", f"fell back to {mind}: {payload.get('note', '')}", "warn")
             details = []
-            for one in hypotheses_of(entry):
-                bar = "#" * round(one.probability * 10)
-                was = f", was {one.before:.1%}" if one.before is not None else ""
-                cause = f"{one.cause} at {one.target}{was}"
-                details.append(f"{one.probability:6.1%}  {bar:10}  {cause}")
+            for hypothesis in hypotheses_of(entry):
+                bar = "#" * round(hypothesis.probability * 10)
+                was = f", was {hypothesis.before:.1%}" if hypothesis.before is not None else ""
+                cause = f"{hypothesis.cause} at {hypothesis.target}{was}"
+                details.append(f"{hypothesis.probability:6.1%}  {bar:10}  {cause}")
             yield Line("think", payload["reasoning"], "plain", tuple(details))
         case Kind.DIAGNOSIS:
             details = [
-                f"{'a mere claim' if one.get('seq') is None else 'evidence'}: {one['sentence']}"
-                for one in payload["evidence"]
+                f"{'unproven claim' if fact.get('seq') is None else 'evidence'}: {fact['sentence']}"
+                for fact in payload["evidence"]
             ]
             details += [
-                f"not {one['cause']} at {one['target']}: {one['why_rejected']}"
-                for one in payload["alternatives"]
+                f"ruled out: {other['cause']} at {other['target']}: {other['why_rejected']}"
+                for other in payload["alternatives"]
             ]
             details += [
-                f"option: {one['action']} (risk {one['risk']}): {one['trade_off']}"
-                for one in payload["options"]
+                f"option: {option['action']} (risk {option['risk']}): {option['trade_off']}"
+                for option in payload["options"]
             ]
             details.append(f"choice: {payload['choice']}. {payload['why']}")
             text = f"diagnosis, {min(payload['confidence'], 0.999):.1%} sure: {payload['summary']}"
             yield Line("think", text, "strong", tuple(details))
-        case Kind.SUSPICION:  # what tried to instruct the mind, which was told it as data
-            text = f"text in entry {payload['of']} tries to instruct; it is taken as data"
+        case Kind.SUSPICION:  # the model gets such a text as data, marked as such
+            text = f"entry {payload['of']} contains instructions; they are treated as data"
             places = [
-                f"{one['where']}: {one['rule']}: {one['excerpt']!r}" for one in payload["places"]
+                f"{place['where']}: {place['rule']}: {place['excerpt']!r}"
+                for place in payload["places"]
             ]
             yield Line("watch", text, "warn", tuple(places))
         case Kind.TOOL_RESULT:
@@ -112,7 +113,7 @@ def _tell_work(entry: Entry) -> Iterator[Line]:
 
 
 def _tell_control(entry: Entry) -> Iterator[Line]:
-    """What was allowed and what holds agents back; and workflows, which run on their own."""
+    """Verdicts, approvals and limits; and workflows."""
     payload, because = entry.payload, _because(entry.payload)
     match entry.kind:
         case Kind.VERDICT:
@@ -121,12 +122,12 @@ def _tell_control(entry: Entry) -> Iterator[Line]:
             yield Line("decide", f"{brief_of(payload['action'])}  {level}, risk {risk}", tone)
         case Kind.APPROVAL_REQUESTED:
             how = f"operator approvals approve {payload['approval']['id']}"
-            yield Line("decide", f"a person has to answer: {how}", "warn")
+            yield Line("decide", f"approval required: {how}", "warn")
         case Kind.APPROVAL_ESCALATED:
             yield Line("decide", f"escalated: {payload['reason']}", "warn")
         case Kind.APPROVAL_DECIDED:
             answer = payload.get("answer", payload["state"])
-            more = "; one more has to say so" if answer != payload["state"] else ""
+            more = "; a second approval is required" if answer != payload["state"] else ""
             yield Line("decide", f"{answer} by {payload['decided_by']}{because}{more}")
         case Kind.PERMIT_MINTED if payload.get("rule"):
             yield Line("decide", f"allowed by the standing rule {payload['rule']}")
@@ -135,12 +136,12 @@ def _tell_control(entry: Entry) -> Iterator[Line]:
         case Kind.KILL_SWITCH_OFF:
             yield Line("decide", f"the kill switch was turned off{because}", "good")
         case Kind.SESSION_HELD:
-            text = f"{payload['agent']} is in observe from here on, at {payload['score']}"
+            text = f"{payload['agent']} was switched to observe at risk {payload['score']}"
             yield Line("decide", f"{text}{because}", "bad")
         case Kind.SESSION_RESET:
             yield Line("decide", f"the session of {payload['agent']} was reset{because}")
         case Kind.MODE_SET | Kind.MODE_RESET:
-            mode = payload.get("mode", "what is configured")
+            mode = payload.get("mode", "the configured one")
             yield Line("decide", f"the mode of {payload['subject']} is {mode}{because}")
         case Kind.LIMITS_RESET:
             yield Line("decide", f"the limits of {payload['subject']} were reset{because}")
@@ -152,8 +153,8 @@ def _tell_control(entry: Entry) -> Iterator[Line]:
             steps = "one step" if count == 1 else f"{count} steps"
             yield Line("file", f"workflow {name}: {steps}{when}")
         case Kind.WORKFLOW_CLAIMED:
-            how = "runs it" if payload["epoch"] == 1 else "goes on with it"
-            yield Line("act", f"{payload['worker']} {how}")
+            how = "started" if payload["epoch"] == 1 else "resumed"
+            yield Line("act", f"{payload['worker']} {how} the workflow")
         case Kind.WORKFLOW_STEP:
             note = payload["note"]
             attempt = f", attempt {note['attempt']}" if note["attempt"] > 1 else ""
@@ -162,39 +163,39 @@ def _tell_control(entry: Entry) -> Iterator[Line]:
             yield Line("act", text, tones.get(note["state"], "plain"))
         case Kind.WORKFLOW_UNDO:
             note = payload["note"]
-            text = f"taking back step {note['step']}: {note['state']}{_because(note)}"
+            text = f"rollback of step {note['step']}: {note['state']}{_because(note)}"
             tone = {"completed": "good", "failed": "bad"}.get(note["state"], "plain")
             yield Line("act", text, tone)
         case Kind.WORKFLOW_CANCELLED:
-            how = " and taken back" if payload["undo"] else ""
-            yield Line("decide", f"the workflow is to be cancelled{how}{because}", "warn")
+            how = " and rolled back" if payload["undo"] else ""
+            yield Line("decide", f"cancellation of the workflow requested{how}{because}", "warn")
         case Kind.WORKFLOW_ENDED:
             tone = "good" if payload["state"] == "completed" else "bad"
             yield Line("close", f"the workflow is {payload['state']}{because}", tone)
 
 
 def _tell_people(entry: Entry) -> Iterator[Line]:
-    """What people do is told with who did it."""
+    """What people did, with their names."""
     payload, because, who = entry.payload, _because(entry.payload), entry.actor.id
     by = f" by {who}" if entry.actor.type == "user" else ""
     match entry.kind:
         case Kind.TICKET_HELD | Kind.TICKET_SNOOZED:
             until = payload["until"]
-            how = "put off" if entry.kind is Kind.TICKET_SNOOZED else "held"
+            how = "snoozed" if entry.kind is Kind.TICKET_SNOOZED else "held"
             end = f" until {until[:16].replace('T', ' ')} UTC" if until else ""
             yield Line("people", f"{how}{end} by {who}{because}", "warn")
         case Kind.TICKET_UNHELD:
-            yield Line("people", f"let go by {who}{because}")
+            yield Line("people", f"released by {who}{because}")
         case Kind.TICKET_ASSIGNED:
-            whose = f"given to {payload['assignee']}" if payload["assignee"] else "nobody's now"
-            yield Line("people", f"{whose}, says {who}{because}")
+            change = f"assigned to {payload['assignee']}" if payload["assignee"] else "unassigned"
+            yield Line("people", f"{change} by {who}{because}")
         case Kind.TICKET_COMMENTED:
             first, *more = str(payload["text"]).splitlines() or [""]
-            yield Line("people", f"{who} says: {first}", "plain", tuple(more))
+            yield Line("people", f"{who} commented: {first}", "plain", tuple(more))
         case Kind.TICKET_CLOSED:
-            yield Line("close", f"CLOSED without a proof by {who}{because}")
+            yield Line("close", f"CLOSED without proof by {who}{because}")
         case Kind.TICKET_REOPENED:
-            yield Line("file", f"open again{by}{because}", "bad")
+            yield Line("file", f"reopened{by}{because}", "bad")
         case Kind.TICKET_WATCHED:
             yield Line("close", f"WATCHED. {payload['reason']}", "warn")
         case Kind.TICKET_ESCALATED:
@@ -203,11 +204,11 @@ def _tell_people(entry: Entry) -> Iterator[Line]:
             yield Line("close", f"HANDED OFF by {who}. {payload['reason']}", "warn")
         case Kind.CONFIRMATION_REQUESTED:
             change = payload["confirmation"]
-            what = f"({change['boundary']}, risk {change['risk']}): {change['rationale']}"
-            text = f"{who} asks for a change {what}"
+            details = f"({change['boundary']}, risk {change['risk']}): {change['rationale']}"
+            text = f"{who} requested a change {details}"
             yield Line("people", text, "warn", (f"id {change['id']}",))
         case Kind.CONFIRMATION_DECIDED:
-            text = f"the change is {payload['state']}, says {payload['decided_by']}{because}"
+            text = f"the change was {payload['state']} by {payload['decided_by']}{because}"
             yield Line("people", text, "good" if payload["state"] == "approved" else "warn")
         case Kind.CONFIRMATION_SETTLED:
             tone = "good" if payload["applied"] else "bad"
@@ -222,7 +223,7 @@ def _because(payload: Mapping[str, Any]) -> str:
 
 
 def command_of(action: Mapping[str, Any]) -> str:
-    """An action as people write it."""
+    """An action as a command line, or as a call of a tool."""
     if action["tool"] == "shell":
         arguments = action["arguments"]
         return shlex.join(map(str, arguments.get("argv") or ())) or str(arguments.get("command"))
@@ -231,66 +232,72 @@ def command_of(action: Mapping[str, Any]) -> str:
 
 
 def brief_of(action: Mapping[str, Any]) -> str:
-    """The same for a line of a story: of a text of many lines only how many there are."""
+    """The same in one line: an argument of many lines is replaced by their number."""
     if action["tool"] == "shell":
         return command_of(action)
-    told = {
+    arguments = {
         name: f"({len(value.splitlines())} lines)"
         if isinstance(value, str) and len(value.splitlines()) > 1
         else value
         for name, value in action["arguments"].items()
     }
-    return command_of({**action, "arguments": told})
+    return command_of({**action, "arguments": arguments})
 
 
 def beginning(app: App, subjects: Sequence[str], *, works: bool = True) -> Sequence[Line]:
-    """What to tell before anything has happened; `works` when tickets are worked on as well."""
+    """The first lines of a story; `works` when this process also works on tickets."""
     from operator_sre.app.models import thinking_model
 
     who = f"{socket.gethostname()}:{os.getpid()}"
     lines = []
     for name in subjects:
         pace = f"{app.config.interval_of(name):g} s"
-        lines.append(Line("watch", f"{name} is looked at every {pace} by {who}"))
+        lines.append(Line("watch", f"{name} is checked every {pace} by {who}"))
     if works:
         for name in subjects:
             mode = app.mode_of(name)
             lines.append(Line("decide", f"{name}: mode {mode}, {_MAY[mode]}"))
         lines.append(Line("think", f"tickets are worked on by {thinking_model(app.config)}"))
         if app.store.switch.state().on:
-            off = "the kill switch is on, nothing is done until: operator kill-switch off"
+            off = "the kill switch is on; to resume: operator kill-switch off"
             lines.append(Line("decide", off, "bad"))
     return lines
 
 
 def first_look(app: App, subject: str, since: datetime) -> Line | None:
-    """How a subject was found by the first look after `since`; None until there is one."""
+    """The health of a subject at its first check after `since`; None until there is one."""
     newest = app.store.observations.newest(subject, limit=1)
     if not newest or newest[0].at < since:
         return None
     conditions = app.store.conditions.of(subject)
-    health = worst(one.health for one in conditions) if conditions else Health.UNKNOWN
-    wrong = sum(one.health is not Health.HEALTHY for one in conditions)
+    health = worst(condition.health for condition in conditions) if conditions else Health.UNKNOWN
+    wrong = sum(condition.health is not Health.HEALTHY for condition in conditions)
     if health is Health.HEALTHY:
         return Line("watch", f"{subject} is healthy: every invariant holds", "good")
-    return Line("watch", f"{subject} is {health}: {wrong} of {len(conditions)} do not hold", "bad")
+    return Line(
+        "watch",
+        f"{subject} is {health}: {wrong} of {len(conditions)} invariants do not hold",
+        "bad",
+    )
 
 
 def each_look(app: App, subject: str, since: datetime) -> tuple[datetime, Line] | None:
-    """The newest look after `since`: when, and how it found a subject; None until there is one."""
+    """The newest check after `since`: its time and its result; None until there is one."""
     newest = app.store.observations.newest(subject, limit=1)
     if not newest or newest[0].at <= since:
         return None
     conditions = app.store.conditions.of(subject)
     if not conditions:
-        return None  # what was seen is written before what it means
-    broken = [one for one in conditions if one.health is Health.BROKEN]
-    unknown = sum(one.health is Health.UNKNOWN for one in conditions)
+        return None  # the observation is stored before its findings
+    broken = [condition for condition in conditions if condition.health is Health.BROKEN]
+    unknown = sum(condition.health is Health.UNKNOWN for condition in conditions)
     if not broken and not unknown:
-        return newest[0].at, Line("watch", f"looked: all {len(conditions)} conditions hold", "good")
-    named = [f"{one.invariant} at {one.target}" for one in broken[:NAMED_MAX]]
+        return newest[0].at, Line(
+            "watch", f"checked: all {len(conditions)} invariants hold", "good"
+        )
+    named = [f"{condition.invariant} at {condition.target}" for condition in broken[:NAMED_MAX]]
     if len(broken) > NAMED_MAX:
         named.append(f"{len(broken) - NAMED_MAX} more")
-    told = [f"BROKEN {', '.join(named)}"] if named else []
-    told += [f"{unknown} unknown"] if unknown else []
-    return newest[0].at, Line("watch", f"looked: {'; '.join(told)}", "bad")
+    found = [f"BROKEN {', '.join(named)}"] if named else []
+    found += [f"{unknown} unknown"] if unknown else []
+    return newest[0].at, Line("watch", f"checked: {'; '.join(found)}", "bad")

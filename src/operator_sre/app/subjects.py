@@ -84,7 +84,7 @@ class FaultLine:
 
 @dataclass(frozen=True, slots=True)
 class SubjectView:
-    """Everything that is known of a subject without looking at it."""
+    """All stored facts about a subject, without a check."""
 
     name: str
     plugin: str
@@ -111,7 +111,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one reading of one target was over time, oldest first."""
+    """The history of one reading of one target, oldest first."""
 
     target: str
     reading: str
@@ -143,18 +143,18 @@ class Replayed:
 
 def list_subjects(app: App) -> Sequence[SubjectLine]:
     """Every subject that is configured or has a rig."""
-    plugins = {one.name: one.plugin for one in app.config.subjects}
+    plugins = {subject.name: subject.plugin for subject in app.config.subjects}
     return [
         SubjectLine(
-            name=one.subject,
-            plugin=plugins.get(one.subject, one.subject),
-            targets=len(one.targets),
-            health=one.health,
-            last_look=one.last_look,
-            rig=app.is_rig(one.subject),
-            problem=one.problem,
+            name=health.subject,
+            plugin=plugins.get(health.subject, health.subject),
+            targets=len(health.targets),
+            health=health.health,
+            last_look=health.last_look,
+            rig=app.is_rig(health.subject),
+            problem=health.problem,
         )
-        for one in (health_of(app, name) for name in app.subjects())
+        for health in (health_of(app, name) for name in app.subjects())
     ]
 
 
@@ -172,22 +172,24 @@ def show_subject(app: App, name: str) -> SubjectView:
         targets=tuple(subject.targets()),
         invariants=tuple(
             InvariantView(
-                one.name,
-                one.severity,
-                one.grace_s,
-                str(getattr(one, "sentence", ""))
-                or next(iter((type(one).__doc__ or "").strip().splitlines()), ""),
+                invariant.name,
+                invariant.severity,
+                invariant.grace_s,
+                str(getattr(invariant, "sentence", ""))
+                or next(iter((type(invariant).__doc__ or "").strip().splitlines()), ""),
             )
-            for one in subject.invariants
+            for invariant in subject.invariants
         ),
-        # Those that every subject has are listed by `operator tools list`.
+        # `operator tools list` lists the tools of every subject.
         tools=tuple(
-            ToolView(one.name, one.sentence, one.risk, one.changes)
-            for one in controls.registry.specs
-            if one.source is ToolSource.SUBJECT
+            ToolView(spec.name, spec.sentence, spec.risk, spec.changes)
+            for spec in controls.registry.specs
+            if spec.source is ToolSource.SUBJECT
         ),
-        faults=tuple(FaultLine(one.name, one.sentence, one.breaks) for one in plugin.faults),
-        causes=tuple(one.name for one in plugin.causes),
+        faults=tuple(
+            FaultLine(fault.name, fault.sentence, fault.breaks) for fault in plugin.faults
+        ),
+        causes=tuple(cause.name for cause in plugin.causes),
         notes=controls.notes,
         state=health_of(app, chosen),
     )
@@ -202,7 +204,7 @@ def subject_of(app: App, name: str) -> Subject:
 
 async def observe_subject(app: App, names: Sequence[str]) -> Sequence[Observation]:
     """Look once at these, or at the only one there is; nothing is remembered."""
-    return [one.observation for one in await check_subject(app, names)]
+    return [checked.observation for checked in await check_subject(app, names)]
 
 
 async def check_subject(app: App, names: Sequence[str]) -> Sequence[CheckResult]:
@@ -240,7 +242,9 @@ def subject_history(
                     continue
                 found.setdefault(place, []).append(Point(look.at, value))
     series = [
-        Series(*place, tuple(sorted([*points, *blank.get(place[0], ())], key=lambda one: one.at)))
+        Series(
+            *place, tuple(sorted([*points, *blank.get(place[0], ())], key=lambda change: change.at))
+        )
         for place, points in sorted(found.items())
     ]
     lost = sorted(set(blank) - {of for of, _ in found})
@@ -261,7 +265,7 @@ def replay_history(app: App, subject: str, *, target: str, since: str) -> Replay
 
     invariants = subject_of(app, name).invariants
     spells = replay(looks(), invariants, blind_grace_s=2 * app.config.interval_of(name))
-    chosen = tuple(one for one in spells if fnmatchcase(one.target, target))
+    chosen = tuple(spell for spell in spells if fnmatchcase(spell.target, target))
     return Replayed(name, begin, now, len(counted), chosen)
 
 
@@ -279,4 +283,4 @@ def since_of(text: str, now: datetime) -> datetime:
     try:
         return now - timedelta(seconds=span)
     except OverflowError:
-        raise UsageError(f"{text!r} is before all time.", next_step="Say --since 7d.") from None
+        raise UsageError(f"{text!r} is too long ago.", next_step="Use --since 7d.") from None

@@ -28,12 +28,12 @@ class Told(Protocol):
 
     @property
     def text(self) -> str:
-        """What is said."""
+        """The summary."""
         ...
 
     @property
     def by(self) -> str:
-        """Who said it."""
+        """The name of the model."""
         ...
 
     @property
@@ -86,7 +86,7 @@ class BackgroundSummaries:
     def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
         """Have what this entry records summarised, some time soon."""
         if len(self._queue) >= self._queue_max:
-            log.warning("entry %d is not summarised: too many wait already", seq)
+            log.warning("entry %d is not summarised: the queue is full", seq)
             return
         self._queue.append(_Item(ticket.id, ticket.run, seq, what))
         if self._loop is None or self._loop.done():
@@ -120,10 +120,10 @@ class BackgroundSummaries:
         payload = {"of": item.seq, "text": summary.text, "by": summary.by}
         if summary.spent != Spent():
             payload["spent"] = to_json(summary.spent)
-        # Under a key, so that an entry has one summary, whoever goes on with a run.
+        # Under a key, so that an entry has one summary even if a run is resumed.
         key = f"summary/{item.seq}"
         draft = Draft(Kind.SUMMARY, payload, ticket=item.ticket, run=item.run, key=key)
         try:
             await self._journal.append(draft)
         except OperatorError as error:
-            log.error("the summary of entry %d is not kept: %s", item.seq, error)
+            log.error("the summary of entry %d is not stored: %s", item.seq, error)

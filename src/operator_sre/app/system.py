@@ -40,7 +40,8 @@ def system_state(environ: Mapping[str, str]) -> SystemState:
         cwd = Path.cwd()
     except FileNotFoundError:
         raise NotFoundError(
-            "The current directory is gone.", next_step="Change to one that exists."
+            "The current directory no longer exists.",
+            next_step="Change to a directory that exists.",
         ) from None
     home = _home(environ)
     active = active_venv(environ, prefix=sys.prefix, base_prefix=sys.base_prefix)
@@ -107,8 +108,8 @@ def _own_files() -> frozenset[tuple[int, int]]:
         if place.name != PROGRAM:
             continue
         try:
-            one = place.stat()
+            status = place.stat()
         except OSError:
             continue
-        found.add((one.st_dev, one.st_ino))
+        found.add((status.st_dev, status.st_ino))
     return frozenset(found)

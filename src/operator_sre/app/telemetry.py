@@ -87,7 +87,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TelemetryStatus:
-    """How sending goes. `behind` entries were not looked at yet; `dropped` spans are lost."""
+    """The state of sending. `behind` entries are not read yet; `dropped` spans are lost."""
 
     endpoint: str
     sent: int
@@ -126,7 +126,7 @@ class Meter:
         pending = self._ask(lambda: store.approvals.find(states=[ApprovalState.PENDING]))
         tickets = self._ask(lambda: store.tickets.find(states=LIVE)) or ()
         firing = self._ask(lambda: store.alerts.find(firing=True, limit=ALERTS_MAX)) or ()
-        triggers = {one.name for one in self._app.config.triggers}
+        triggers = {trigger.name for trigger in self._app.config.triggers}
         traces = self._ask(lambda: telemetry_status(self._app))
         confirmations = self._ask(lambda: find_confirmations(self._app, pending_only=True))
         health: dict[str, Health] = {}
@@ -136,10 +136,10 @@ class Meter:
                 health[watch.subject] = seen.health
         channels = [
             Channel(
-                one.name.removeprefix(PREFIX),
-                *(int(one.note.get(word, 0)) for word in ("sent", "failed", "lost")),
+                cursor.name.removeprefix(PREFIX),
+                *(int(cursor.note.get(word, 0)) for word in ("sent", "failed", "lost")),
             )
-            for one in (self._ask(lambda: store.cursors.find(PREFIX)) or ())[:WORDS_MAX]
+            for cursor in (self._ask(lambda: store.cursors.find(PREFIX)) or ())[:WORDS_MAX]
         ]
         return Figures(
             version=__version__,
@@ -150,9 +150,9 @@ class Meter:
             approvals=None if pending is None else len(pending),
             confirmations=None if confirmations is None else len(confirmations),
             spans={"sent": traces.sent, "dropped": traces.dropped} if traces else {},
-            tickets=Counter((one.state.value, one.severity.value) for one in tickets),
+            tickets=Counter((ticket.state.value, ticket.severity.value) for ticket in tickets),
             health=health,
-            firing=Counter(one.trigger for one in firing if one.trigger in triggers),
+            firing=Counter(alert.trigger for alert in firing if alert.trigger in triggers),
             channels=channels,
             store_errors=self._errors,
         )
@@ -190,7 +190,7 @@ async def serve_metrics(app: App, watches: Watches) -> None:
 
     async def render() -> bytes:
         meter.follow()
-        # Reading the store takes a while, and nobody is to wait for it.
+        # Reading the store takes a while and must not block requests.
         return await asyncio.to_thread(exposition, meter.figures)
 
     server = MetricsServer(host.strip("[]"), int(port), content_type=CONTENT_TYPE, render=render)
@@ -234,11 +234,11 @@ async def send_heartbeats(app: App, watches: Watches) -> None:
 
 
 def run_spans(app: App, run: str) -> Sequence[Span]:
-    """All spans of a run that are over, in the order in which they ended."""
+    """The finished spans of a run, in the order of their ends."""
     entries = _entries_of(app, run)
     if not entries:
         raise NotFoundError(
-            f"There is no run {run[:100]!r}.", next_step="See them with: operator audit list"
+            f"There is no run {run[:100]!r}.", next_step="List them with: operator audit list"
         )
     return spans_of(entries, provider_of=_providers(app))
 
@@ -257,7 +257,9 @@ def entry_of(app: App, span: str) -> Entry:
 
 def telemetry_status(app: App) -> TelemetryStatus:
     """How sending goes, by what was written down of it."""
-    known = next((one for one in app.store.cursors.find(CURSOR) if one.name == CURSOR), None)
+    known = next(
+        (cursor for cursor in app.store.cursors.find(CURSOR) if cursor.name == CURSOR), None
+    )
     newest = app.store.entries.newest(limit=1)
     note = known.note if known else {}
     return TelemetryStatus(
@@ -270,10 +272,10 @@ def telemetry_status(app: App) -> TelemetryStatus:
 
 
 def try_collector(app: App) -> str:
-    """Send one span that says it is a test; its trace. OperatorError when nobody takes it."""
+    """Send one test span and return its trace. OperatorError when it is not accepted."""
     if not app.config.values["otlp_endpoint"]:
         raise UsageError(
-            "Traces go nowhere.",
+            "No collector for traces is configured.",
             next_step='Add to operator.toml: otlp_endpoint = "http://127.0.0.1:4318"',
         )
     now, run = app.clock.now(), f"test-{app.new_id()[:12]}"
@@ -285,8 +287,8 @@ def try_collector(app: App) -> str:
         collector.close()
     if problem:
         error = OperatorError(
-            f"The collector at {collector.endpoint!r} cannot be told anything: {problem}.",
-            next_step="Start what listens there, or correct otlp_endpoint.",
+            f"Cannot send to the collector at {collector.endpoint!r}: {problem}.",
+            next_step="Start the collector, or correct otlp_endpoint.",
         )
         error.category = ErrorCategory.DASHBOARD_UNAVAILABLE
         error.next_action = NextAction.RERUN
@@ -309,14 +311,14 @@ async def send_spans(app: App) -> None:
     try:
         await sender.run()
     except OperatorError as error:
-        log.error("no traces are sent any more: %s", error)
+        log.error("sending of traces has stopped: %s", error)
     finally:
         sender.collector.close()
 
 
 @dataclass(slots=True)
 class Sender:
-    """Follows the ledger, and sends what is over."""
+    """Follows the ledger and sends finished spans."""
 
     app: App
     collector: Collector
@@ -380,7 +382,7 @@ class Sender:
                     if pause_s > 0:
                         await cursors.keep(cursor, lease_s=LEASE_S)
         except OperatorError as error:
-            log.error("no traces are sent for a while: %s", error)
+            log.error("traces are delayed: %s", error)
         finally:
             with contextlib.suppress(OperatorError):
                 await cursors.release(cursor)
@@ -395,10 +397,10 @@ class Sender:
         last = page[-1].seq
         found: list[Span] = []
         providers = _providers(self.app)
-        ended = {one.run: None for one in page if one.run and one.kind in _ENDS}
+        ended = {entry.run: None for entry in page if entry.run and entry.kind in _ENDS}
         for run in ended:
             made = spans_of(_entries_of(self.app, run), provider_of=providers)
-            found += [one for one in made if after < one.ended <= last]
+            found += [span for span in made if after < span.ended <= last]
         for entry in page:  # commands that belong to no run
             if entry.run or entry.kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.REFUSED):
                 continue
@@ -433,7 +435,11 @@ def _entries_of(app: App, run: str) -> list[Entry]:
 
 
 def _providers(app: App) -> Callable[[str], str]:
-    known = {name: one.provider for one in app.config.models for name in (one.name, one.model)}
+    known = {
+        name: configured.provider
+        for configured in app.config.models
+        for name in (configured.name, configured.model)
+    }
     return lambda model: known.get(model) or provider_named(model)
 
 
@@ -443,7 +449,7 @@ def _collector(app: App) -> Collector:
     url = urlsplit(endpoint)
     if file and url.scheme != "https" and not is_loopback(url.hostname or ""):
         raise UsageError(
-            f"The token for {endpoint!r} would be sent in clear.",
+            f"The token for {endpoint!r} would be sent unencrypted.",
             next_step="Use https, or a collector on this machine.",
         )
     token = read_secret(file).strip() if file else ""

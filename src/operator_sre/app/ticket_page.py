@@ -65,7 +65,7 @@ class FoldedTarget(Generic[F]):
 
 @dataclass(frozen=True, slots=True)
 class FoldedFindings(Generic[F]):
-    """Findings to show one by one, and those that only follow from a failed target."""
+    """Findings to show separately, and findings that only follow from a failed target."""
 
     shown: tuple[F, ...]
     folds: tuple[FoldedTarget[F], ...]
@@ -87,24 +87,24 @@ def fold_findings(findings: Sequence[F]) -> FoldedFindings[F]:
     `observable` of a target that is known to be down.
     """
     down = {
-        one.target
-        for one in findings
-        if one.invariant.endswith(DOWN_SUFFIX) and _health_of(one) is Health.BROKEN
+        finding.target
+        for finding in findings
+        if finding.invariant.endswith(DOWN_SUFFIX) and _health_of(finding) is Health.BROKEN
     }
     blind = {
-        one.target
-        for one in findings
-        if one.invariant == OBSERVABLE and _health_of(one) is Health.BROKEN
+        finding.target
+        for finding in findings
+        if finding.invariant == OBSERVABLE and _health_of(finding) is Health.BROKEN
     }
     shown: list[F] = []
     behind: dict[str, list[F]] = {}
-    for one in findings:
-        unknown = _health_of(one) is Health.UNKNOWN
-        follows = unknown and one.target in down | blind
-        if follows or (one.invariant == OBSERVABLE and one.target in down):
-            behind.setdefault(one.target, []).append(one)
+    for finding in findings:
+        unknown = _health_of(finding) is Health.UNKNOWN
+        follows = unknown and finding.target in down | blind
+        if follows or (finding.invariant == OBSERVABLE and finding.target in down):
+            behind.setdefault(finding.target, []).append(finding)
         else:
-            shown.append(one)
+            shown.append(finding)
     folds = []
     for target, some in behind.items():
         why = "is down" if target in down else "cannot be observed"
@@ -117,7 +117,9 @@ def reason_listed(trouble: Trouble, tickets: Iterable[Ticket]) -> str:
     """Why a finding that is healthy now is listed; empty for what is broken or unknown."""
     if trouble.health is not Health.HEALTHY:
         return ""
-    watched = any(one.id == trouble.ticket and one.state is TicketState.WATCHED for one in tickets)
+    watched = any(
+        ticket.id == trouble.ticket and ticket.state is TicketState.WATCHED for ticket in tickets
+    )
     reasons = ["it is flapping"] * trouble.flapping + ["its ticket is being watched"] * watched
     return f"healthy now; listed because {' and '.join(reasons)}" if reasons else "healthy now"
 

@@ -39,14 +39,14 @@ __all__ = [
 ENTRIES_MAX = 5000
 TEXT_MAX = 4000
 NAME_MAX = 100
-# After so many intervals without a look nobody knows how it was meanwhile.
+# After this many missed intervals the health in between is unknown.
 LOOKS_MISSED_MAX = 2
 PAUSE_S_MAX = 90 * 86_400.0
-# Whoever may only look must not end what agents work on, nor set them to work again.
+# Viewers must not stop or restart the work of agents.
 _NOT_FOR_VIEWERS = {MoveKind.CLOSE, MoveKind.REOPEN, MoveKind.UNHOLD}
 _NEEDS_REASON = {
-    MoveKind.CLOSE: "Closing a ticket without a proof needs a reason.",
-    MoveKind.ESCALATE: "Whoever takes it over needs to know why.",
+    MoveKind.CLOSE: "Closing a ticket without proof requires a reason.",
+    MoveKind.ESCALATE: "An escalation requires a reason.",
 }
 
 
@@ -77,12 +77,13 @@ def list_tickets(
     for state in states:
         if state not in set(TicketState):
             raise UsageError(
-                f"There is no ticket state {state!r}.",
+                f"{state!r} is not a valid ticket state.",
                 next_step=f"States: {', '.join(TicketState)}.",
             )
     if severity and severity not in set(Severity):
         raise UsageError(
-            f"There is no severity {severity!r}.", next_step=f"Severities: {', '.join(Severity)}."
+            f"{severity!r} is not a valid severity.",
+            next_step=f"Severities: {', '.join(Severity)}.",
         )
     return app.store.tickets.find(
         states=[TicketState(state) for state in states],
@@ -112,7 +113,7 @@ def _get_ticket(app: App, number: int) -> Ticket:
     ticket = app.store.tickets.get(number)
     if ticket is None:
         raise NotFoundError(
-            f"There is no ticket {number}.", next_step="See them with: operator tickets list"
+            f"There is no ticket {number}.", next_step="List them with: operator tickets list"
         )
     return ticket
 
@@ -127,14 +128,16 @@ async def move_ticket(
     until: str = "",
     assignee: str = "",
 ) -> Ticket:
-    """Do this with a ticket, in the name of whoever is signed in."""
+    """Change a ticket as the signed-in person."""
     text = reason.strip()
     if kind in _NEEDS_REASON and not text:
-        raise UsageError(_NEEDS_REASON[kind], next_step="Say why with --reason.")
+        raise UsageError(_NEEDS_REASON[kind], next_step="Give one with --reason.")
     if kind is MoveKind.COMMENT and not text:
-        raise UsageError("A comment needs words.", next_step="operator tickets comment N 'words'")
+        raise UsageError(
+            "The comment is empty.", next_step="Use: operator tickets comment N 'text'"
+        )
     if len(text) > TEXT_MAX or len(assignee) > NAME_MAX:
-        raise UsageError(f"A text has up to {TEXT_MAX} characters, a name up to {NAME_MAX}.")
+        raise UsageError(f"A text has at most {TEXT_MAX} characters, a name at most {NAME_MAX}.")
     ends = _end_of_pause(app, kind, for_, until)
     by = _person(app, kind)
     move = Move(kind, by, text, until=ends, assignee=assignee.strip())
@@ -142,28 +145,28 @@ async def move_ticket(
 
 
 async def resolve_ticket(app: App, number: int, *, reason: str = "") -> Ticket:
-    """Look at it ourselves: RESOLVED with a proof when it holds, refused when it does not.
+    """Check the subject: RESOLVED with a proof if the invariants hold, else ConflictError.
 
-    Only a proof resolves. Whoever knows better than our look closes it with a reason.
+    Only a proof resolves a ticket. A person can close it with a reason instead.
     """
     ticket = _get_ticket(app, number)
     if ticket.state is TicketState.RESOLVED:
         return ticket
-    instead = f"If you know better: operator tickets close {number} --reason WHY"
+    instead = f"To close it without proof: operator tickets close {number} --reason WHY"
     if ticket.state is TicketState.CLOSED:
-        raise ConflictError(f"Ticket {number} is closed already.")
+        raise ConflictError(f"Ticket {number} is already closed.")
     by = _person(app, MoveKind.CLOSE)
     try:
         proof = await _look_again(app, ticket)
     except OperatorError as error:
         raise ConflictError(
-            f"Ticket {number} was not resolved, because nobody can look: {error.message}",
+            f"Ticket {number} was not resolved: the subject cannot be checked: {error.message}",
             next_step=instead,
         ) from error
     if not proof.held:
         raise ConflictError(f"Ticket {number} was not resolved. {proof.detail}", next_step=instead)
-    words = [f"{by.id} asked, and our own look agrees: {proof.detail}", reason.strip()]
-    why = " ".join(one for one in words if one)
+    words = [f"{by.id} requested it, and the check agrees: {proof.detail}", reason.strip()]
+    why = " ".join(word for word in words if word)
     drafts = []
     run = app.store.runs.get(ticket.run) if ticket.run else None
     if run is not None and run.state == "running":  # it ends with the ticket
@@ -175,7 +178,7 @@ async def resolve_ticket(app: App, number: int, *, reason: str = "") -> Ticket:
 
 async def _look_again(app: App, ticket: Ticket) -> Proof:
     """What our own look says, and for how long the monitor has seen it hold already."""
-    # Whoever only lists tickets starts without a monitor.
+    # Listing tickets does not load the monitor.
     from operator_protocols.ports import FLAP_S
     from operator_sre.monitor import findings_of
 
@@ -183,26 +186,31 @@ async def _look_again(app: App, ticket: Ticket) -> Proof:
     subject = pipeline.controls(ticket.subject).subject
     before = app.store.observations.newest(ticket.subject, limit=1)
     check = await pipeline.monitor.check(subject)
-    keys = {one.key for one in ticket.violations}
+    keys = {violation.key for violation in ticket.violations}
     health = check.health_of(keys)
     at = check.observation.at
     if health is not Health.HEALTHY:
-        details = [one.detail for one in check.findings if one.health is health and one.detail]
-        why = f"What it is about is {health}{f': {details[0]}' if details else ''}."
+        details = [
+            finding.detail
+            for finding in check.findings
+            if finding.health is health and finding.detail
+        ]
+        why = f"The invariants of the ticket are {health}{f': {details[0]}' if details else ''}."
         return Proof(False, health, 1, at, at, 0.0, why)
     known = [
-        one
-        for one in app.store.conditions.of(ticket.subject)
-        if key_of(one.subject, one.target, one.invariant) in keys and one.health is health
+        condition
+        for condition in app.store.conditions.of(ticket.subject)
+        if key_of(condition.subject, condition.target, condition.invariant) in keys
+        and condition.health is health
     ]
     since = at
     if before and known and len(known) == len(keys):
-        # Where somebody looked a moment ago and it held, what is known says how it was.
+        # If the last check is recent and passed, the stored condition counts.
         (last,) = before
         young_s = LOOKS_MISSED_MAX * app.config.interval_of(subject.name)
         held = CheckResult(last, findings_of(subject.invariants, last)).health_of(keys)
         if (at - last.at).total_seconds() <= young_s and held is Health.HEALTHY:
-            since = max(one.since for one in known)
+            since = max(condition.since for condition in known)
     held_s = (at - since).total_seconds()
     stable_s = app.config.stable_of(ticket.subject)
     if held_s >= (max(FLAP_S, stable_s) if ticket.flapping else stable_s):
@@ -219,7 +227,7 @@ def _person(app: App, kind: MoveKind) -> Actor:
         deed = Action(f"tickets {kind}", {})
         change = Verdict(deed, Level.REVIEW, Risk.LOW, (), "it changes a ticket", "")
         if refusal := app.permissions.may_request(by, change):
-            raise AuthorityError(refusal, next_step="Ask somebody who may.")
+            raise AuthorityError(refusal, next_step="Ask an approver.")
     return by
 
 
@@ -228,41 +236,40 @@ def _end_of_pause(app: App, kind: MoveKind, for_: str, until: str) -> datetime |
     if not for_ and not until:
         if kind is MoveKind.SNOOZE:
             raise UsageError(
-                "A snooze has an end.", next_step="Say --for 2h, or --until 2030-01-31T06:00."
+                "A snooze requires an end.", next_step="Use --for 2h, or --until 2030-01-31T06:00."
             )
         return None
     if for_ and until:
-        raise UsageError("It has one end.", next_step="Say --for or --until, not both.")
-    from operator_sre.app.silences import parse_end  # whoever only lists tickets needs none
+        raise UsageError("--for and --until cannot be used together.", next_step="Use one of them.")
+    from operator_sre.app.silences import parse_end  # listing tickets needs none
 
     now = app.clock.now()
     ends = parse_end(for_, until, now, s_max=PAUSE_S_MAX)
     if (ends - now).total_seconds() > PAUSE_S_MAX:
-        raise UsageError("90 days at most.", next_step="Hold it without an end instead.")
+        raise UsageError(
+            "A pause lasts at most 90 days.", next_step="Hold the ticket without an end instead."
+        )
     return ends
 
 
 def handoff_asked(app: App, number: int, *, to: str, why: str) -> Asked:
-    """What a person has to say yes to before others work on a ticket instead of our agents."""
+    """The confirmation that a handoff requires."""
     whom, reason = to.strip(), why.strip()
     if not whom or len(whom) > NAME_MAX or not whom.isprintable():
         raise UsageError(
-            f"A ticket is handed off to somebody, by a name of up to {NAME_MAX} characters.",
+            f"A handoff requires a name of up to {NAME_MAX} characters.",
             next_step="Name an agent or a team with --to.",
         )
     if not reason or len(reason) > TEXT_MAX:
-        raise UsageError("Whoever takes it over needs to know why.", next_step="Say it with --why.")
+        raise UsageError("A handoff requires a reason.", next_step="Give one with --why.")
     ticket = _get_ticket(app, number)
     if refusal := refusal_of(ticket, MoveKind.HAND_OFF):
-        raise ConflictError(
-            refusal, next_step=f"Open it again with: operator tickets reopen {number}"
-        )
+        raise ConflictError(refusal, next_step=f"Reopen it with: operator tickets reopen {number}")
     return Asked(
         Boundary.HANDOFF,
         {"ticket": number, "to": whom, "why": reason, "subject": ticket.subject},
         Risk.MEDIUM,
-        f"Ticket {number} is worked on by {whom!r} from then on, and no more by our agents:"
-        f" {reason}",
+        f"{whom!r} takes over ticket {number}, and agents of this home stop: {reason}",
         {"ticket": _identity(ticket)},
         destinations=(whom,),
         run=ticket.run,
@@ -278,7 +285,7 @@ def _identity(ticket: Ticket) -> str:
 def _why_changed(app: App, confirmation: Confirmation) -> str:
     ticket = app.store.tickets.get(int(confirmation.change["ticket"]))
     if ticket is None or _identity(ticket) != confirmation.bound.get("ticket"):
-        return "the ticket is another by now"
+        return "the ticket has been replaced since the request"
     return ""
 
 

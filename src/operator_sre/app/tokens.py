@@ -44,7 +44,7 @@ DAYS_MAX = 366
 PREFIX = "operator_"
 SECRET_BYTES = 32
 NAME_MAX = 64
-# A refusal is written down at once; those that follow it from the same source are counted.
+# A refusal is recorded at once; later ones from the same source are counted.
 TOLD_EVERY_S = 60.0
 SOURCES_MAX = 20
 OTHERS = "others"
@@ -57,7 +57,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:-]{0,63}")
 
 
 def wrong_door(token: Token, door: Audience) -> str:
-    """What the holder of a token is told at another door than the one it is for."""
+    """The error for a token that is used at the wrong interface."""
     return (
         f"This token is for {DOORS[token.audience]}. To use {DOORS[door]}, create another one with:"
         f" operator tokens create NAME --for {door}"
@@ -67,10 +67,10 @@ def wrong_door(token: Token, door: Audience) -> str:
 async def create(
     app: App, name: str, role: Role, days: int = DAYS, *, audience: Audience = Audience.API
 ) -> tuple[Token, str]:
-    """A new token, and its secret, which nobody can be shown again. Only for people."""
+    """A new token and its secret, which is shown only once. Only for people."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:NAME_MAX]!r} cannot be the name of a token.",
+            f"{name[:NAME_MAX]!r} is not a valid name of a token.",
             next_step=f"Use up to {NAME_MAX} letters, digits, spaces, '.', '_', '@', ':' or '-'.",
         )
     if not 1 <= days <= DAYS_MAX:
@@ -81,8 +81,8 @@ async def create(
     until = now + timedelta(days=days)
     token = Token(app.new_id()[:12], name, role, person, now, until, audience=audience)
     if (own := role_in_force(app, token)) is not role:
-        words = f"{person!r} may not have a token of the role {role}, but of the role {own}."
-        raise AuthorityError(words, next_step="Ask an admin for a larger role.")
+        words = f"{person!r} may have tokens of the role {own}, not {role}."
+        raise AuthorityError(words, next_step="Ask an admin for a higher role.")
     await app.store.tokens.add(token, fingerprint=fingerprint_of(secret))
     return token, secret
 
@@ -95,7 +95,7 @@ def check(app: App, secret: str) -> Token | None:
 
 
 def role_in_force(app: App, token: Token) -> Role:
-    """What a token may at this moment: no more than its role, nor than whoever created it."""
+    """The present rights of a token: at most its role, and those of its creator."""
     person = token.created_by
     if not app.permissions.may_administer(person, "use the token"):
         return token.role
@@ -105,9 +105,9 @@ def role_in_force(app: App, token: Token) -> Role:
 
 
 async def revoke(app: App, token: str, *, reason: str = "") -> Token:
-    """It lets nobody in from now on: for whoever created it, and for an admin."""
+    """Revoke a token: for its creator and for admins."""
     person = _at_the_keyboard(app, "revoke a token")
-    known = next((one for one in app.store.tokens.find() if one.id == token), None)
+    known = next((known for known in app.store.tokens.find() if known.id == token), None)
     if known is not None and known.created_by != person:
         why = app.permissions.may_administer(person, "revoke the token of another")
         if why:
@@ -116,9 +116,9 @@ async def revoke(app: App, token: str, *, reason: str = "") -> Token:
 
 
 def find(app: App, *, every: bool = True) -> Sequence[Token]:
-    """All there ever were, newest first; or those that let somebody in now."""
+    """Tokens, newest first: valid ones, or all."""
     now = app.clock.now()
-    return [one for one in app.store.tokens.find() if every or not one.refusal(now)]
+    return [token for token in app.store.tokens.find() if every or not token.refusal(now)]
 
 
 async def record_listener(app: App, *, address: str, tls: bool, public: bool) -> None:
@@ -138,9 +138,9 @@ async def record_sign_out(app: App, token: Token, *, source: str) -> None:
     await _record(app, Kind.SIGNED_OUT, token, {"source": source})
 
 
-async def _record(app: App, kind: Kind, token: Token, told: Mapping[str, Any]) -> None:
+async def _record(app: App, kind: Kind, token: Token, details: Mapping[str, Any]) -> None:
     # Not called a token, which the redactor would take for a secret.
-    payload = {"admission": token.id, "name": token.name, **told}
+    payload = {"admission": token.id, "name": token.name, **details}
     await app.store.journal.append(Draft(kind, payload, actor=Actor(token.created_by, "user")))
 
 
@@ -171,16 +171,16 @@ class Refusals:
         by: Actor | None = None,
         first: Mapping[str, Any] | None = None,
     ) -> None:
-        """One more. What is written is told to nobody but the ledger.
+        """Count a refusal. Only the ledger gets the reason.
 
-        `by` is a person who is known, `first` what is told of the first of a minute.
+        `by` is an authenticated person, `first` the reason of the first refusal of a minute.
         """
         now = self.app.clock.monotonic()
         await self.flush(now)
         name = source if source in self._sources or len(self._sources) < SOURCES_MAX else OTHERS
         known = self._sources.get(name)
         if known is None:
-            # The first of a minute is told at once, so that nobody waits to hear of it.
+            # The first refusal of a minute is recorded at once.
             self._sources[name] = _Source(now, by=by)
             await self._tell(name, Counter({reason: 1}), token, by, first or {})
         else:
@@ -188,11 +188,11 @@ class Refusals:
             known.token = token or known.token
 
     async def flush(self, now: float | None = None) -> None:
-        """Tell what was counted for sources whose minute is over; without a time, for all."""
+        """Record the counts of sources whose minute has ended; without a time, of all."""
         over = [
             name
-            for name, one in self._sources.items()
-            if now is None or now - one.told_at >= TOLD_EVERY_S
+            for name, source in self._sources.items()
+            if now is None or now - source.told_at >= TOLD_EVERY_S
         ]
         for name in over:
             one = self._sources.pop(name)
@@ -218,12 +218,12 @@ class Refusals:
         try:
             await self.app.store.journal.append(Draft(Kind.ACCESS_REFUSED, payload, actor=actor))
         except OperatorError:
-            # Whoever is refused stays refused, also when nobody can write it down.
+            # The request stays refused, even if the refusal cannot be recorded.
             self._sources.setdefault(source, _Source(self.app.clock.monotonic())).reasons += reasons
 
 
 def _at_the_keyboard(app: App, deed: str) -> str:
-    """Whoever is signed in; AuthorityError for a token, and for a command that an agent runs."""
+    """The signed-in person; AuthorityError for a token and for an agent's command."""
     must_be_a_person(app)
     if acting_person():
         raise AuthorityError(f"Only a person may {deed}.", next_step="Do it in a terminal.")

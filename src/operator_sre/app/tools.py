@@ -56,14 +56,14 @@ def list_tools(app: App, subject: str = "") -> list[Offered]:
 
 
 def show_tool(app: App, tool: str, subject: str = "") -> Offered:
-    """One of them; an unknown name is told with the nearest."""
+    """One tool; the error for an unknown name suggests the nearest."""
     (name,) = app.choose([subject]) if subject else (MACHINE,)
     controls = app.controls(name)
     return _view_tool(controls.registry.get_tool(tool).spec, controls)
 
 
 async def propose_call(app: App, call: Call) -> Wanted:
-    """The call as the gate is to judge it; everything that is wrong with it is told at once."""
+    """The call for the gate; one error lists everything that is wrong with it."""
     wanted = Wanted(
         call=Action(call.tool, {}, target=call.target, reasoning=call.reason),
         subject=call.subject,
@@ -74,16 +74,16 @@ async def propose_call(app: App, call: Call) -> Wanted:
     given, errors = parse_pairs(spec, call.pairs)
     for name, value in (call.document or {}).items():
         if name in given:
-            errors.append(f"{name!r} is there twice.")
+            errors.append(f"{name!r} is given twice.")
         given.setdefault(name, value)
-    # The values have any type as yet; what is no Argument is told by the validation.
+    # The values have any type here; the validation reports invalid ones.
     action = replace(wanted.action, arguments=given)  # type: ignore[arg-type]
     known = known_from(targets=controls.targets(), target=call.target)
     found = await controls.registry.propose(action, known)
     if isinstance(found, Invalid) or errors:
         wrong = found.errors if isinstance(found, Invalid) else ()
-        told = Invalid(call.tool, (*errors, *wrong)).sentence
-        raise UsageError(told, next_step=f"See: operator tools show {call.tool}")
+        mistakes = Invalid(call.tool, (*errors, *wrong)).sentence
+        raise UsageError(mistakes, next_step=f"See: operator tools show {call.tool}")
     return replace(wanted, call=found)
 
 

@@ -1,4 +1,4 @@
-"""Who works: processes, told apart by machine, number and the space of their numbers."""
+"""Workers: processes, identified by machine, pid and PID namespace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker as people see it; `tickets` are those that it holds."""
+    """A worker for display, with the tickets that it holds."""
 
     worker: Worker
     speaks: bool
@@ -48,21 +48,21 @@ def list_workers(app: App) -> Sequence[WorkerView]:
         held.setdefault(ticket.worker, []).append(ticket.id)
     return [
         WorkerView(
-            worker=one,
-            speaks=(now - one.at).total_seconds() < SILENT_S,
-            tickets=tuple(sorted(held.get(one.id, ()))),
+            worker=worker,
+            speaks=(now - worker.at).total_seconds() < SILENT_S,
+            tickets=tuple(sorted(held.get(worker.id, ()))),
         )
-        for one in app.store.workers.find()
+        for worker in app.store.workers.find()
     ]
 
 
 def introduce_worker(app: App, *, engine: str, name: str = "", role: str = "worker") -> Worker:
-    """This process as one of those who work."""
+    """This process as a worker."""
     host = socket.gethostname()
     called = name or host
     if not called.isprintable() or ":" in called or len(called) > NAME_CHARS_MAX:
         raise UsageError(
-            f"A worker cannot be called {called[:NAME_CHARS_MAX]!r}.",
+            f"{called[:NAME_CHARS_MAX]!r} is not a valid name of a worker.",
             next_step=f"Use up to {NAME_CHARS_MAX} letters, without a colon.",
         )
     now = app.clock.now()
@@ -78,13 +78,13 @@ async def stay_known(app: App, me: Worker) -> None:
             try:
                 await app.store.workers.beat(replace(me, at=app.clock.now()))
             except OperatorError as error:  # the store may be back at the next beat
-                log.error("cannot say that we work: %s", error)
+                log.error("cannot register the worker: %s", error)
             await app.clock.sleep(BEAT_S)
     finally:
         try:
             await asyncio.shield(app.store.workers.leave(me.id))
         except OperatorError as error:
-            log.error("cannot say that we stop working: %s", error)
+            log.error("cannot unregister the worker: %s", error)
 
 
 def this_worker() -> str:
@@ -97,13 +97,13 @@ def is_gone(worker: str) -> bool:
     host, _, rest = worker.partition(":")
     pid, _, namespace = rest.partition(":")
     if (host, namespace) != (socket.gethostname(), _namespace()) or not namespace:
-        return False  # elsewhere, or nobody can tell: its lease says when it is over
+        return False  # on another machine, or unknown: its lease decides
     try:
         os.kill(int(pid), 0)
     except (ProcessLookupError, ValueError):
         return True
     except OSError:
-        return False  # somebody else's, and alive
+        return False  # alive, of another user
     return False
 
 

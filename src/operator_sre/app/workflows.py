@@ -80,7 +80,7 @@ CANCEL_S_MAX, CANCEL_POLL_S, AT_ONCE_MAX = 20.0, 0.1, 4
 ENTRIES_MAX, RUN_ENTRIES_MAX = 5_000, 10_000
 _FROM_NOW = re.compile(r"\+(\d{1,9})(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# Gets the output of a step as it comes, without secrets: its run, the stream, the bytes.
+# Gets the live output of a step without secrets: its run, the stream, the bytes.
 Watch = Callable[[str, int, bytes], None]
 log = logging.getLogger(__name__)
 
@@ -136,8 +136,8 @@ def read_definition(app: App, definition: Path | Mapping[str, object]) -> Workfl
     found = read_workflow(text, app.controls(subject).registry.specs)
     if not isinstance(found, Workflow):
         count = f"{len(found)} mistakes" if len(found) > 1 else "a mistake"
-        told = "; ".join(str(one) for one in found)
-        raise UsageError(f"{name} has {count}: {told}.", next_step="See docs/workflows.md.")
+        problems = "; ".join(str(problem) for problem in found)
+        raise UsageError(f"{name} has {count}: {problems}.", next_step="See docs/workflows.md.")
     return found
 
 
@@ -158,12 +158,12 @@ def moment_of(text: str, now: datetime) -> datetime:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise UsageError(f"{text[:60]!r} is not a moment.", next_step=step) from None
+        raise UsageError(f"{text[:60]!r} is not a valid time.", next_step=step) from None
     if at.tzinfo is None:
-        raise UsageError(f"{text!r} does not say in which time zone.", next_step=step)
+        raise UsageError(f"{text!r} has no time zone.", next_step=step)
     if not now <= at <= now + timedelta(days=AHEAD_DAYS_MAX):
-        told = "has passed" if at < now else f"is more than {AHEAD_DAYS_MAX} days ahead"
-        raise UsageError(f"{text!r} {told}.", next_step=step)
+        problem = "has passed" if at < now else f"is more than {AHEAD_DAYS_MAX} days ahead"
+        raise UsageError(f"{text!r} {problem}.", next_step=step)
     return at.astimezone(UTC)
 
 
@@ -178,8 +178,8 @@ def foresee_workflow(app: App, workflow: Workflow) -> tuple[StepOutlook, ...]:
         verdict = gate.judge(with_samples(step.action), record.requester)
         course = gate.foresee(verdict, record.requester, subject=subject)
         waits = bool(references_of(step.action))
-        told = (verdict.level, verdict.risk, course.way, course.why or verdict.explanation)
-        found.append(StepOutlook(step.id, step.action.command, step.depends_on, *told, waits))
+        facts = (verdict.level, verdict.risk, course.way, course.why or verdict.explanation)
+        found.append(StepOutlook(step.id, step.action.command, step.depends_on, *facts, waits))
     return tuple(found)
 
 
@@ -191,7 +191,7 @@ async def add_workflow(
     origin: Origin = Origin.WORKFLOW,
     requester: Actor | None = None,
 ) -> WorkflowRecord:
-    """Have it run at a time, or as soon as somebody is there, by whichever agent runs then."""
+    """Schedule a workflow for a time or for now; any running agent executes it."""
     record = _record(app, workflow, origin, at, requester or myself())
     _must_have_targets(app, record)
     return await app.store.workflows.add(record)
@@ -200,7 +200,7 @@ async def add_workflow(
 async def run_workflow(
     app: App, workflow: Workflow, *, name: str = "", watch: Watch | None = None
 ) -> WorkflowRecord:
-    """Run it here and now, to its end. Whoever is stopped cancels it, and takes nothing back."""
+    """Run a workflow in this process. Cancellation stops it without a rollback."""
     record = _record(app, workflow, Origin.WORKFLOW, None, myself(), name)
     _must_have_targets(app, record)
     held = await app.store.workflows.add(record, worker=this_worker(), lease_s=LEASE_S)
@@ -209,8 +209,8 @@ async def run_workflow(
     except asyncio.CancelledError:
 
         async def cancel() -> None:
-            reason, by = "whoever ran it was stopped", record.requester
-            with contextlib.suppress(OperatorError):  # it may be over by now
+            reason, by = "the process that ran it was stopped", record.requester
+            with contextlib.suppress(OperatorError):  # it may have ended by now
                 await app.store.workflows.cancel(record.id, by=by, reason=reason)
                 await _carry_one(app, record.id)
 
@@ -223,7 +223,7 @@ async def tick(
 ) -> WorkflowRecord | None:
     """Carry one workflow that is due, or whose worker is gone, to its end; None if there is none.
 
-    Whoever cancels this parks it. While the kill switch is on, nothing is begun.
+    Cancellation parks it. While the kill switch is on, nothing starts.
     """
     return None if app.store.switch.state().on else await _carry_one(app, workflow, watch)
 
@@ -236,13 +236,13 @@ async def carry_workflow(
     chance: Callable[[], float] = random.random,
     lease_s: float = LEASE_S,
 ) -> WorkflowRecord:
-    """Carry a claimed workflow to its end. Whoever cancels this parks it for the next worker."""
+    """Carry a claimed workflow to its end. Cancellation parks it for the next worker."""
     await record_overrides(app)
     entries = app.store.entries.after(0, limit=RUN_ENTRIES_MAX, run=record.id)
     progress = Progress.of(app.store.sealed.unsealed(entries))
     claims = app.store.workflow_claims
     if not progress.intact:
-        why = "it holds secrets that only the home that was asked for it can read"
+        why = "it contains secrets that only the home that created it can read"
         return await claims.end(record, WorkflowState.FAILED, reason=why)
     try:
         subject = subject_of(app, record)
@@ -290,7 +290,7 @@ async def carry_workflow(
     except OperatorError:
         raise  # the store may be back later, and the workflow goes on then
     except Exception as error:  # a defect of ours must not be met again and again
-        why = f"something unexpected happened: {type(error).__name__}"
+        why = f"internal error: {type(error).__name__}"
         await claims.end(record, WorkflowState.FAILED, reason=why)
         raise
     finally:
@@ -306,8 +306,8 @@ async def _find_result(app: App, controls: Controls, run: str) -> StepResult | N
     truncated, so that no other step gets it.
     """
     entries = app.store.entries.after(0, limit=RUN_ENTRIES_MAX, run=run)
-    ended = [one for one in entries if one.kind in (Kind.TOOL_RESULT, Kind.REFUSED)]
-    calls = [one for one in entries if one.kind is Kind.TOOL_CALL]
+    ended = [entry for entry in entries if entry.kind in (Kind.TOOL_RESULT, Kind.REFUSED)]
+    calls = [entry for entry in entries if entry.kind is Kind.TOOL_CALL]
     if not ended and calls:
         # Another process may have found out first, and what is recorded counts.
         ended = [(await controls.executor.recover(calls[0]))[1]]
@@ -338,16 +338,16 @@ def subject_of(app: App, record: WorkflowRecord) -> str:
 
 
 async def withdraw_requests(app: App, workflow: str) -> None:
-    """Nobody waits any more for what a workflow that is over had asked."""
-    for asked in app.store.approvals.find(states=[ApprovalState.PENDING]):
-        if workflow_of(asked.run) == workflow:
+    """Withdraw the pending requests of an ended workflow."""
+    for approval in app.store.approvals.find(states=[ApprovalState.PENDING]):
+        if workflow_of(approval.run) == workflow:
             with contextlib.suppress(ConflictError):  # it was answered a moment before
                 await app.store.approvals.decide(
-                    asked.id,
+                    approval.id,
                     ApprovalState.WITHDRAWN,
                     by=Actor(),
-                    reason="the workflow is over",
-                    version=asked.version,
+                    reason="the workflow has ended",
+                    version=approval.version,
                 )
 
 
@@ -369,7 +369,7 @@ async def follow_workflows(app: App, *, watch: Watch | None = None) -> None:
                 if len(running) < AT_ONCE_MAX and not app.store.switch.state().on:
                     held = await _claim_one(app)
             except OperatorError as error:  # the disk may be full now, and not later
-                log.error("cannot look for workflows: %s", error)
+                log.error("cannot read workflows: %s", error)
             if held is None:
                 await app.clock.sleep(POLL_S)
                 continue
@@ -384,16 +384,18 @@ async def _carry_one(app: App, workflow: str, watch: Watch | None = None) -> Wor
 
 
 async def _claim_one(app: App, workflow: str = "") -> WorkflowRecord | None:
-    """One that is due, or whose worker is gone, in our hands. Where nothing is, nothing is written.
+    """Claim a workflow that is due or whose worker is gone. Writes nothing if there is none.
 
     What a process of this machine held that is gone is free at once, not when its lease ends.
     """
     living = app.store.workflows.find(states=(WorkflowState.PENDING, WorkflowState.IN_PROGRESS))
     now, claims = app.clock.now(), app.store.workflow_claims
-    for one in living:
-        if one.state is WorkflowState.IN_PROGRESS and is_gone(one.worker):
-            await claims.renew(one, lease_s=0.0)
-    if not any(one.state is WorkflowState.IN_PROGRESS or one.due_at <= now for one in living):
+    for record in living:
+        if record.state is WorkflowState.IN_PROGRESS and is_gone(record.worker):
+            await claims.renew(record, lease_s=0.0)
+    if not any(
+        record.state is WorkflowState.IN_PROGRESS or record.due_at <= now for record in living
+    ):
         return None
     return await claims.claim(
         this_worker(), lease_s=LEASE_S, late_s_max=LATE_S_MAX, workflow=workflow
@@ -407,14 +409,16 @@ def list_workflows(
     for state in states:
         if state not in set(WorkflowState):
             raise UsageError(
-                f"There is no workflow state {state!r}.",
+                f"{state!r} is not a valid workflow state.",
                 next_step=f"States: {', '.join(WorkflowState)}.",
             )
     wanted = [WorkflowState(state) for state in states]
     if not scheduled:
         return app.store.workflows.find(states=wanted)
     waiting = app.store.workflows.find(states=wanted or [WorkflowState.PENDING])
-    return sorted((one for one in waiting if one.scheduled), key=lambda one: one.due_at)
+    return sorted(
+        (record for record in waiting if record.scheduled), key=lambda record: record.due_at
+    )
 
 
 def show_workflow(app: App, workflow: str) -> WorkflowView:
@@ -423,7 +427,7 @@ def show_workflow(app: App, workflow: str) -> WorkflowView:
     if found is None:
         raise NotFoundError(
             f"There is no workflow {workflow[:60]!r}.",
-            next_step="See them with: operator workflows list",
+            next_step="List them with: operator workflows list",
         )
 
     runs = [workflow]
@@ -447,9 +451,9 @@ def entries_of(app: App, workflow: str, after: int) -> tuple[Sequence[Entry], in
 async def cancel_workflow(
     app: App, workflow: str, *, undo: bool = False, reason: str = ""
 ) -> WorkflowRecord:
-    """Begin no more of it and end what runs; with `undo` take back what is done.
+    """Start no further step and stop the running one; with `undo` roll back the others.
 
-    Whoever runs it does that; where nobody does, it is done here.
+    Its worker does that; without a worker, this process does.
     """
     by = Actor(signed_in(), "user")
     record = await app.store.workflows.cancel(workflow, by=by, reason=reason, undo=undo)

@@ -1,4 +1,4 @@
-"""The operator contract: what other programs ask and are told, in one versioned schema."""
+"""The operator contract: questions and answers of other programs, in one versioned schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what is known of a run to what is told of it: summary, failure, timeline, next. Pure."""
+"""From the facts of a run to the answers about it: summary, failure, timeline, next. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
     "timeline_of",
 ]
 
-# What the history of commands keeps a command under: it began, or it was refused.
+# The entries by which the history knows a command: it started, or it was refused.
 ATTEMPTS = frozenset({Kind.TOOL_CALL, Kind.REFUSED})
 EXCERPT_LINES_MAX = 20
 EXCERPT_CHARACTERS_MAX = 4000
@@ -58,7 +58,7 @@ ENDS = {
     RunStatus.STOPPED: "run_stopped",
 }
 DENIED = "policy_denied"
-# What begins a span of the run's trace.
+# Entries that start a span of the run's trace.
 SPANNED = frozenset(
     {
         *(Kind.RUN_STARTED, Kind.REASONING, Kind.TOOL_CALL, Kind.REFUSED),
@@ -70,7 +70,7 @@ _ORDER = attrgetter("timestamp", "audit_seq")
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """One action that the gate refused: the record of it, and what was thought of it before."""
+    """One action that the gate refused: its entry, and the verdict before it."""
 
     entry: Entry
     verdict: Mapping[str, Any] = field(default_factory=dict)
@@ -78,19 +78,19 @@ class Denial:
 
     @property
     def action(self) -> Mapping[str, Any]:
-        """What was wanted."""
+        """The refused action."""
         found: Mapping[str, Any] = self.entry.payload.get("action") or {}
         return found
 
     @property
     def why(self) -> str:
-        """What the mind was told."""
+        """The reason that the agent received."""
         return str((self.entry.payload.get("result") or {}).get("stderr", "")).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A question to a person that a run waits for, and where it is shown."""
+    """A decision of a person that a run waits for, and the place that shows it."""
 
     sentence: str
     evidence: EvidenceRef
@@ -110,7 +110,7 @@ class RunFacts:
 
     @property
     def status(self) -> RunStatus:
-        """How it stands: what the kill switch holds is stopped, not running."""
+        """The state of the run; a run that the kill switch holds is stopped, not running."""
         known = self.run.state in tuple(RunStatus)
         status = RunStatus(self.run.state) if known else RunStatus.FAILED
         return RunStatus.STOPPED if status is RunStatus.RUNNING and self.halted else status
@@ -124,18 +124,18 @@ class RunFacts:
 
     def last(self, *kinds: Kind) -> Entry | None:
         """The newest entry of these kinds."""
-        return next((one for one in reversed(self.entries) if one.kind in kinds), None)
+        return next((entry for entry in reversed(self.entries) if entry.kind in kinds), None)
 
     def count(self, kind: Kind) -> int:
         """How many entries of a kind there are."""
-        return sum(one.kind is kind for one in self.entries)
+        return sum(entry.kind is kind for entry in self.entries)
 
 
 def denials_of(entries: Sequence[Entry]) -> list[Denial]:
     """What the gate refused, oldest first.
 
     An action that was never judged was refused for another reason, such as a missing diagnosis;
-    one that was permitted was refused by what should have run it.
+    a permitted action was refused by the executor.
     """
     judged, minted = _Judged(), set[str]()
     found = []
@@ -148,7 +148,7 @@ def denials_of(entries: Sequence[Entry]) -> list[Denial]:
             before = judged.take(entry.payload.get("action"))
             permit = str(entry.payload.get("permit", ""))
             permitted = permit != "" and permit in minted
-            # What came late was put off, and is proposed again.
+            # A late action was postponed, and is proposed again.
             outcome = (entry.payload.get("result") or {}).get("outcome")
             if before is not None and not permitted and outcome == "refused":
                 found.append(Denial(entry, before.payload, before))
@@ -158,14 +158,14 @@ def denials_of(entries: Sequence[Entry]) -> list[Denial]:
 
 
 class _Judged:
-    """Verdicts that nothing has followed yet. What is refused is nearly always what came last."""
+    """Verdicts without a result yet. A refusal nearly always belongs to the newest one."""
 
     def __init__(self) -> None:
         self._newest: Entry | None = None
         self._earlier: dict[str, Entry] = {}
 
     def add(self, verdict: Entry) -> None:
-        """One more; of several about the same action the newest counts."""
+        """Add a verdict; of several about the same action the newest counts."""
         if self._newest is not None:
             self._earlier[_name_of(self._newest.payload["action"])] = self._newest
         self._newest = verdict
@@ -180,7 +180,7 @@ class _Judged:
 
 
 def _name_of(action: object) -> str:
-    """What is equal for equal actions only: the ledger keeps the keys of an object in order."""
+    """A key of an action: the ledger keeps the keys of an object in order."""
     return repr(action)
 
 
@@ -194,7 +194,7 @@ def category_of(entry: Entry | None) -> ErrorCategory | None:
 
 
 def obstacle_of(facts: RunFacts) -> Entry | None:
-    """The newest record that shows the failure: one of its category, else the last that failed."""
+    """The newest entry that shows the failure: of its category, else the last failed one."""
     category, newest = facts.category, None
     for entry in reversed(facts.entries):
         result = entry.payload.get("result") or {}
@@ -209,12 +209,12 @@ def obstacle_of(facts: RunFacts) -> Entry | None:
 
 
 def attempt_of(entries: Sequence[Entry], outcome: Entry) -> Entry | None:
-    """The record with which a command began that ended so; a refusal is its own."""
+    """The entry with which a command began; a refusal is its own."""
     if outcome.kind is Kind.REFUSED:
         return outcome
     permit = outcome.payload.get("permit")
-    calls = (one for one in reversed(entries) if one.kind is Kind.TOOL_CALL)
-    return next((one for one in calls if one.payload.get("permit") == permit), None)
+    calls = (entry for entry in reversed(entries) if entry.kind is Kind.TOOL_CALL)
+    return next((call for call in calls if call.payload.get("permit") == permit), None)
 
 
 class NotFailedError(UsageError):
@@ -224,7 +224,7 @@ class NotFailedError(UsageError):
 
 
 def summary_of(facts: RunFacts) -> SummarizeRunResponse:
-    """How a run went, in figures and a sentence."""
+    """The result of a run, in figures and a sentence."""
     run, denials = facts.run, denials_of(facts.entries)
     status = facts.status
     finished = run.finished_at if status is not RunStatus.RUNNING else None
@@ -239,11 +239,11 @@ def summary_of(facts: RunFacts) -> SummarizeRunResponse:
     else:
         ended = f" and the ticket is {facts.ticket_state}" if facts.ticket_state else ""
         summary = f"{status.capitalize()}: {about} has ended{ended}. {run.summary}".strip()
-    # The entries one would look at first: diagnosis, denials, proof and end.
+    # The entries to read first: diagnosis, denials, proof and end.
     kinds = (Kind.RUN_STARTED, Kind.DIAGNOSIS, Kind.PROOF, Kind.RUN_FINISHED)
     refs = [evidence.of_run(run.id)]
     refs += [evidence.of_entry(entry) for entry in map(facts.last, kinds) if entry is not None]
-    refs += [evidence.of_entry(one.entry, "denied") for one in denials[-EVIDENCE_MAX:]]
+    refs += [evidence.of_entry(denial.entry, "denied") for denial in denials[-EVIDENCE_MAX:]]
     refs += [facts.waiting.evidence] if facts.waiting else []
     return SummarizeRunResponse(
         run_id=run.id,
@@ -261,11 +261,11 @@ def summary_of(facts: RunFacts) -> SummarizeRunResponse:
 
 
 def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> ExplainFailureResponse:
-    """Why a run failed; NotFailedError for one that did not."""
+    """Why a run failed. NotFailedError when it did not."""
     category = facts.category
     if category is None:
         raise NotFailedError(
-            f"Run {facts.run.id!r} did not fail: it is {facts.status}.",
+            f"Run {facts.run.id!r} did not fail: its status is {facts.status}.",
             next_step=f"See: operator summarize {facts.run.id}",
         )
     next_action, advice = ADVICE[category]
@@ -275,8 +275,8 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     refs += [evidence.of_entry(last, f"the run ended: {category}")] if last else []
     excerpts: list[RedactedExcerpt] = []
     if shown:
-        refs.append(evidence.of_entry(shown, "what stood in the way"))
-        # The end of what was said by what failed; the ledger took the secrets out already.
+        refs.append(evidence.of_entry(shown, "failed step"))
+        # The end of the failed step's output; the ledger has redacted it already.
         result = shown.payload.get("result") or {}
         if text := str(result.get("stderr") or result.get("stdout") or "").strip():
             end = "\n".join(text.splitlines()[-EXCERPT_LINES_MAX:])[-EXCERPT_CHARACTERS_MAX:]
@@ -290,7 +290,7 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     return ExplainFailureResponse(
         run_id=facts.run.id,
         error_category=category,
-        root_cause=f"{facts.run.summary or 'It ended without a word.'} {advice}",
+        root_cause=f"{facts.run.summary or 'The run ended without a summary.'} {advice}",
         redacted_excerpts=tuple(excerpts),
         evidence_refs=tuple(refs),
         next_action=next_action,
@@ -298,8 +298,8 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
 
 
 def timeline_of(facts: RunFacts, tell: Callable[[Entry], str]) -> GetRunTimelineResponse:
-    """All that happened in a run, oldest first; `tell` puts an entry into words."""
-    denied = {one.entry.seq for one in denials_of(facts.entries)}
+    """The events of a run, oldest first; `tell` puts an entry into words."""
+    denied = {denial.entry.seq for denial in denials_of(facts.entries)}
     events = []
     for entry in facts.entries:
         event = EVENTS.get(entry.kind, entry.kind.value)
@@ -309,9 +309,9 @@ def timeline_of(facts: RunFacts, tell: Callable[[Entry], str]) -> GetRunTimeline
             state = entry.payload.get("state")
             status = RunStatus(state) if state in tuple(RunStatus) else facts.status
             event = ENDS.get(status, "run_failed")
-        refs = [evidence.of_entry(entry, "its record")]
+        refs = [evidence.of_entry(entry, "ledger entry")]
         if entry.kind in SPANNED:
-            refs.append(evidence.of_span(entry, "its span"))
+            refs.append(evidence.of_span(entry, "trace span"))
             refs += [evidence.of_output(entry)] if entry.kind in ATTEMPTS else []
         events.append(
             TimelineEvent(
@@ -327,40 +327,40 @@ def timeline_of(facts: RunFacts, tell: Callable[[Entry], str]) -> GetRunTimeline
 
 
 def next_of(facts: RunFacts) -> NextActionResponse:
-    """Exactly one thing to do, also after a run that did not fail."""
+    """Exactly one next action, also after a run that did not fail."""
     run, waiting = facts.run, facts.waiting
     last = facts.last(Kind.RUN_FINISHED)
-    refs = [evidence.of_entry(last, "how it ended")] if last else []
-    # How the ticket was given to others, unless ours have taken it back since.
+    refs = [evidence.of_entry(last, "end of the run")] if last else []
+    # The last handoff, unless an agent of ours has claimed the ticket since.
     handed = facts.last(Kind.TICKET_HANDED_OFF, Kind.TICKET_REOPENED, Kind.TICKET_CLAIMED)
     if waiting is not None:
         action, why, refs = waiting.next_action, waiting.sentence, [waiting.evidence]
     elif facts.status is RunStatus.RUNNING:
         action = NextAction.ASK_USER
-        why = "It is being worked on, and nothing has to be done before it ends."
-        refs = [evidence.of_command(f"operator timeline {run.id}", "how far it has come")]
+        why = "The run is in progress. Nothing has to be done until it ends."
+        refs = [evidence.of_command(f"operator timeline {run.id}", "progress of the run")]
     elif handed is not None and handed.kind is Kind.TICKET_HANDED_OFF:
         action = NextAction.REVIEW_HANDOFF
-        why = "The ticket was handed to somebody else; look at what they are given."
+        why = "The ticket was handed off. Review the handoff."
         refs = [evidence.of_entry(handed)]
     elif facts.status is RunStatus.STOPPED:
         action = NextAction.RERUN
-        why = "It was stopped, not finished; when whoever stopped it agrees, run it again."
+        why = "The run was stopped before it finished. Ask who stopped it, then run it again."
     elif facts.category is not None:
         action, advice = ADVICE[facts.category]
         why = f"{facts.category}: {advice}"
     elif facts.ticket_state != "escalated":
         action = NextAction.EXPORT_AUDIT
-        why = "It ended in order; export the record of it for whoever reviews it."
+        why = "The run ended normally. Export its audit record for review."
         export = f"operator audit export --format jsonl --run {run.id}"
-        refs.append(evidence.of_command(export, "the record"))
+        refs.append(evidence.of_command(export, "audit record"))
     elif denials := denials_of(facts.entries):
         action = NextAction.REVIEW_POLICY_PATCH
-        why = f"It could not go on: {denials[-1].why or 'an action was denied.'}"
-        refs = [*(evidence.of_entry(one.entry, "denied") for one in denials[-3:]), *refs]
+        why = f"An action was denied: {denials[-1].why or 'no reason was recorded.'}"
+        refs = [*(evidence.of_entry(denial.entry, "denied") for denial in denials[-3:]), *refs]
     else:
         action = NextAction.ASK_USER
-        why = f"It was escalated, so a person has to look. {run.summary}".strip()
+        why = f"The ticket was escalated. {run.summary}".strip()
     return NextActionResponse(
         run_id=run.id,
         next_action=action,

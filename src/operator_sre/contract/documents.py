@@ -46,7 +46,7 @@ _HINTS: dict[type[Message], Mapping[str, Any]] = {}
 
 
 class MisfitError(ValueError):
-    """A value that is not what its field holds; where it stands is told on the way out."""
+    """A value of the wrong type; its path is added on the way out."""
 
     def __init__(self, fault: str, where: str = "") -> None:
         super().__init__(f"{where} {fault}")
@@ -95,17 +95,17 @@ def inner_of(kind: type[Message]) -> tuple[tuple[str, type[Message]], ...]:
 def _plan_of(kind: type[Message]) -> _Plan:
     if kind not in _PLANS:
         hints: Mapping[str, Any] = get_type_hints(kind)
-        known = [one for one in fields(kind) if one.name != UNKNOWN]
-        known.sort(key=lambda one: one.name != VERSION)
+        known = [field for field in fields(kind) if field.name != UNKNOWN]
+        known.sort(key=lambda field: field.name != VERSION)
         plans, inner = [], []
-        for one in known:
-            hint = hints[one.name]
-            is_kept = one.name == VERSION or (kind, one.name) in ALWAYS
-            plans.append((one.name, MISSING if is_kept else one.default, _writer_of(hint)))
+        for field in known:
+            hint = hints[field.name]
+            is_kept = field.name == VERSION or (kind, field.name) in ALWAYS
+            plans.append((field.name, MISSING if is_kept else field.default, _writer_of(hint)))
             # A field may hold a message, maybe or many of them.
             held = [part for part in (hint, *get_args(hint)) if isinstance(part, type)]
-            inner += [(one.name, part) for part in held if issubclass(part, Message)][:1]
-        names = frozenset(one.name for one in known) | {UNKNOWN}
+            inner += [(field.name, part) for part in held if issubclass(part, Message)][:1]
+        names = frozenset(field.name for field in known) | {UNKNOWN}
         _PLANS[kind] = _Plan(tuple(plans), names, tuple(inner))
     return _PLANS[kind]
 
@@ -113,7 +113,7 @@ def _plan_of(kind: type[Message]) -> _Plan:
 def _writer_of(hint: Any) -> Write:
     """What turns a value of this type into JSON types; MisfitError for any other value."""
     if get_origin(hint) in (Union, types.UnionType):
-        (inner,) = (one for one in get_args(hint) if one is not types.NoneType)
+        (inner,) = (inner for inner in get_args(hint) if inner is not types.NoneType)
         write = _writer_of(inner)
         return lambda value: None if value is None else write(value)
     if get_origin(hint) is tuple:
@@ -159,7 +159,7 @@ def _writer_of(hint: Any) -> Write:
         return value
 
     def write_plain(value: object) -> object:
-        if type(value) is not hint:  # true is a whole number to Python, and to nobody else
+        if type(value) is not hint:  # in Python, but not in JSON, true is an int
             raise MisfitError(f"has to be {_NAMES[hint]}")
         return value
 
@@ -167,7 +167,7 @@ def _writer_of(hint: Any) -> Write:
 
 
 def _write_moment(value: object) -> str | None:
-    """A time as in RFC 3339; None for one that is not set."""
+    """A time in RFC 3339; None if it is not set."""
     if not isinstance(value, datetime):
         raise MisfitError("has to be a time")
     if value.year == UNSET_YEAR:
@@ -221,12 +221,12 @@ def _read_message(kind: type[M], document: object, where: str) -> M:
         _HINTS[kind] = {name: hint for name, hint in hints.items() if name != UNKNOWN}
     known, given = _HINTS[kind], {}
     unknown = {name: value for name, value in document.items() if name not in known}
-    for one in fields(kind):
-        if one.name in document and one.name != UNKNOWN:
-            value = document[one.name]
-            given[one.name] = _read_value(known[one.name], value, f"{where}.{one.name}")
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise _refuse(f"{where}.{one.name}", "is missing")
+    for field in fields(kind):
+        if field.name in document and field.name != UNKNOWN:
+            value = document[field.name]
+            given[field.name] = _read_value(known[field.name], value, f"{where}.{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise _refuse(f"{where}.{field.name}", "is missing")
     if VERSION in known:
         # A later minor version can be read; another major one means something else.
         place, version = f"{where}.{VERSION}", document.get(VERSION)
@@ -242,7 +242,7 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:
             return None
-        (inner,) = (one for one in get_args(hint) if one is not types.NoneType)
+        (inner,) = (inner for inner in get_args(hint) if inner is not types.NoneType)
         found = _read_value(inner, value, where)
         return None if isinstance(found, datetime) and found.year == UNSET_YEAR else found
     if get_origin(hint) is tuple:
@@ -251,7 +251,7 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
         if not isinstance(value, list | tuple) or len(value) > ITEMS_MAX:
             raise _refuse(where, "has to be a list")
         item = get_args(hint)[0]
-        return tuple(_read_value(item, one, f"{where}[{at}]") for at, one in enumerate(value))
+        return tuple(_read_value(item, part, f"{where}[{at}]") for at, part in enumerate(value))
     if hint is datetime:
         try:
             moment = datetime.fromisoformat(value if isinstance(value, str) else "")

@@ -34,7 +34,7 @@ def of_entry(entry: Entry, detail: str = "") -> EvidenceRef:
 
 
 def of_run(run: str, detail: str = "the whole run") -> EvidenceRef:
-    """A run with all that happened in it."""
+    """A run with all its entries."""
     return _refer(EvidenceType.RUN_ID, run, detail)
 
 
@@ -49,7 +49,7 @@ def of_span(entry: Entry, detail: str = "") -> EvidenceRef:
     return _refer(EvidenceType.SPAN, span, detail or f"the span of {entry.kind}")
 
 
-def of_output(attempt: Entry, detail: str = "what the command said") -> EvidenceRef:
+def of_output(attempt: Entry, detail: str = "output of the command") -> EvidenceRef:
     """The log of one command, by the record with which it began or was refused."""
     return _refer(EvidenceType.LOG, f"command:{attempt.seq}", detail)
 
@@ -60,7 +60,7 @@ def of_excerpt(entry: Entry, detail: str = "the record that the excerpt is from"
 
 
 def of_command(command: str, detail: str) -> EvidenceRef:
-    """A command that shows it again."""
+    """A command that shows the evidence again."""
     return EvidenceRef(type=EvidenceType.VERIFICATION, ref=command, detail=detail)
 
 

@@ -100,7 +100,7 @@ class RedactedExcerpt(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmationRequirement(Message):
-    """Whether a person has to say yes first. The id is empty exactly when nobody has to."""
+    """Whether a person must confirm first. The id is empty exactly when none must."""
 
     requires_confirmation: bool
     confirmation_id: str = ""

@@ -21,7 +21,7 @@ from operator_sre.contract.messages import (
 
 __all__ = ["broken", "checked"]
 
-# Those that are found inside of others; the whole answers are looked at anyway.
+# Messages inside other messages; the whole answers are checked anyway.
 _PROMISING = frozenset({ConfirmationRequirement})
 _WATCHED: dict[type[Message], tuple[str, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""JSON Schema of whatever is told to programs, made from the types of what is told.
+"""JSON Schema of all documents for programs, derived from their types.
 
 Every field that a schema names is there, unless it may be left out; unknown ones are allowed,
 because a later minor version may add some.
@@ -31,7 +31,7 @@ __all__ = [
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 VERSION = {"type": "string", "pattern": r"^1\.\d+\.\d+$"}
 # Fields by their names, a list as [items], a message, or any type that has a JSON form; a document
-# may also be a tuple of such, whose fields are told side by side.
+# may also be a tuple of such, whose fields stand side by side.
 Shape = Any
 Schema = dict[str, Any]
 _MOMENT = {"type": "string", "format": "date-time"}
@@ -62,7 +62,7 @@ class OneOf:
 
 
 def fields_of(kind: type[Any], *without: str) -> dict[str, Shape]:
-    """The fields of a type that is told without a name of its own."""
+    """The fields of a type without a name of its own."""
     return {name: it for name, it in get_type_hints(kind).items() if name not in without}
 
 
@@ -71,8 +71,8 @@ def document_schema(title: str, shape: Shape) -> Schema:
     parts = _Parts()
     shapes = shape.shapes if isinstance(shape, OneOf) else (shape,)
     bodies = []
-    for one in shapes:
-        body = _body(one, parts)
+    for part in shapes:
+        body = _body(part, parts)
         properties = dict(sorted({**body["properties"], "schema_version": VERSION}.items()))
         required = sorted({*body["required"], "schema_version"})
         bodies.append({**body, "properties": properties, "required": required})
@@ -101,9 +101,9 @@ class _Parts:
 def _body(shape: Shape, parts: _Parts) -> Schema:
     """A whole document: a message, fields, or several of these in one."""
     if isinstance(shape, tuple):
-        bodies = [_body(one, parts) for one in shape]
-        merged = {name: it for one in bodies for name, it in one["properties"].items()}
-        return _object(merged, [name for one in bodies for name in one["required"]])
+        bodies = [_body(inner, parts) for inner in shape]
+        merged = {name: it for body in bodies for name, it in body["properties"].items()}
+        return _object(merged, [name for body in bodies for name in body["required"]])
     if isinstance(shape, type) and issubclass(shape, Message):
         return _message(shape, parts)
     return _of_shape(shape, parts)
@@ -122,13 +122,13 @@ def _of_shape(shape: Shape, parts: _Parts) -> Schema:
     if isinstance(shape, Maybe):
         return _of_shape(shape.shape, parts)
     if isinstance(shape, OneOf):
-        return {"anyOf": [_of_shape(one, parts) for one in shape.shapes]}
+        return {"anyOf": [_of_shape(inner, parts) for inner in shape.shapes]}
     if isinstance(shape, list):
         return {"type": "array", "items": _of_shape(shape[0], parts)}
     if isinstance(shape, Mapping):
-        properties = {name: _of_shape(one, parts) for name, one in shape.items()}
+        properties = {name: _of_shape(inner, parts) for name, inner in shape.items()}
         return _object(
-            properties, [name for name, one in shape.items() if not isinstance(one, Maybe)]
+            properties, [name for name, inner in shape.items() if not isinstance(inner, Maybe)]
         )
     if isinstance(shape, type) and issubclass(shape, Message):
         return _of_message(shape, parts)
@@ -140,11 +140,11 @@ def _of_type(kind: seen.Type, parts: _Parts) -> Schema:
     if type(kind) in _PLAIN:
         return dict(_PLAIN[type(kind)])
     if isinstance(kind, seen.UnionType):
-        return {"anyOf": [_of_type(one, parts) for one in kind.types]}
+        return {"anyOf": [_of_type(member, parts) for member in kind.types]}
     if isinstance(kind, seen.CollectionType):
         return {"type": "array", "items": _of_type(kind.item_type, parts)}
     if isinstance(kind, seen.TupleType):
-        items = [_of_type(one, parts) for one in kind.item_types]
+        items = [_of_type(item_type, parts) for item_type in kind.item_types]
         return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
     if isinstance(kind, seen.DictType):
         return {"type": "object", "additionalProperties": _of_type(kind.value_type, parts)}
@@ -157,22 +157,24 @@ def _of_type(kind: seen.Type, parts: _Parts) -> Schema:
         return reference
     text = inspect.cleandoc(kind.cls.__doc__ or "")
     if isinstance(kind, seen.EnumType):
-        words = [one.value for one in kind.cls]
+        words = [cl.value for cl in kind.cls]
         parts.schemas[name] = {"description": text, "type": "string", "enum": words}
         return reference
-    properties = {one.encode_name: _of_type(one.type, parts) for one in kind.fields}
+    properties = {item.encode_name: _of_type(item.type, parts) for item in kind.fields}
     config = getattr(kind.cls, "__struct_config__", None)
     left_out = config is not None and config.omit_defaults
-    needed = [one.encode_name for one in kind.fields if one.required or not left_out]
+    needed = [item.encode_name for item in kind.fields if item.required or not left_out]
     parts.schemas[name] = _object(properties, needed, text)
     return reference
 
 
 def _message(kind: type[Message], parts: _Parts) -> Schema:
     hints = get_type_hints(kind)
-    known = [one for one in fields(kind) if one.name != "unknown"]
-    needed = [one.name for one in known if one.default is MISSING or one.name == "schema_version"]
-    properties = {one.name: _of_message(hints[one.name], parts) for one in known}
+    known = [field for field in fields(kind) if field.name != "unknown"]
+    needed = [
+        field.name for field in known if field.default is MISSING or field.name == "schema_version"
+    ]
+    properties = {field.name: _of_message(hints[field.name], parts) for field in known}
     if "schema_version" in properties:
         properties["schema_version"] = VERSION
     return _object(properties, needed, inspect.cleandoc(kind.__doc__ or ""))
@@ -181,13 +183,13 @@ def _message(kind: type[Message], parts: _Parts) -> Schema:
 def _of_message(hint: Any, parts: _Parts) -> Schema:
     """A field of a message: what holds its default is left out, so that none of them is null."""
     if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not types.NoneType)
+        (hint,) = (inner for inner in get_args(hint) if inner is not types.NoneType)
     if get_origin(hint) is tuple:
         return {"type": "array", "items": _of_message(get_args(hint)[0], parts)}
     if hint is datetime:
         return dict(_MOMENT)
     if issubclass(hint, StrEnum):
-        return {"type": "string", "enum": [one.value for one in hint]}
+        return {"type": "string", "enum": [inner.value for inner in hint]}
     if issubclass(hint, Message):
         name, is_new = parts.name(hint)
         if is_new:

@@ -144,7 +144,7 @@ def test_what_fails_goes_on_where_it_stopped_and_nothing_is_spent_beyond_the_day
     wire.heard.clear()
     with opened(poor, _minds(wire, poor, more="usd_per_day = 0.2")) as app:
         found = _asked(app, poor / "eval.db")
-        assert "budget of this day is used up" in found.problem
+        assert "daily budget is used up" in found.problem
         assert len(wire.heard) == 2 < asked
         assert over_budget(app)  # it was written down
         kept = _asked(app, poor / "eval.db")

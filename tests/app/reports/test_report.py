@@ -68,7 +68,15 @@ def _rendered(report: Report) -> str:
     """As Markdown; the page says the same."""
     told, page = as_markdown(report), as_html(report)
     assert f"Incident {report.ticket}" in told
-    for heading in ("Summary", "Impact", "Timeline", "Cause", "What was done", "Proof", "Who"):
+    for heading in (
+        "Summary",
+        "Impact",
+        "Timeline",
+        "Cause",
+        "Actions",
+        "Proof",
+        "Agents and people",
+    ):
         assert f"\n## {heading}\n" in told
         assert f"<h2>{heading}</h2>" in page
     return told
@@ -96,7 +104,7 @@ async def test_what_a_person_approved_is_told_with_who_when_and_what_came_of_it(
     assert waiting.state == "claimed"
     assert [one.kind for one in waiting.follow_ups][:2] == ["open", "approval"]
     assert waiting.done[0].permission.state == "pending"
-    assert "waits for a person" in _rendered(waiting)
+    assert "pending approval" in _rendered(waiting)
 
     assert report.state == "resolved"
     assert len(read_actions(list(entries.values()))) == len(report.deeds)
@@ -136,7 +144,7 @@ async def test_what_a_person_approved_is_told_with_who_when_and_what_came_of_it(
     told = _rendered(report)
     assert f"approved by {permission.by[0]}" in told.replace("\\", "")
     assert "node-1: it is down (entry 4: `" in told
-    assert "I feel it (**a claim**, with no entry behind it)" in told
+    assert "I feel it (**unproven claim**: no entry supports it)" in told
     assert "100 tokens" not in told
     assert "300 tokens in, 50 out, 0.0300 USD" in told
     assert "`process_hung` at `node-1`: it does not fit" in told
@@ -162,12 +170,12 @@ async def test_what_was_rejected_and_escalated_is_left_to_people(
     assert report.impact.breaks[0].until is None
     (deed,) = report.done
     assert (deed.outcome, deed.permission.state) == ("refused", "rejected")
-    assert "What was done" in _rendered(report)
+    assert "Actions" in _rendered(report)
     told = {one.kind: one.text for one in report.follow_ups}
     assert "Nobody lets me." in told["escalated"]
     assert "not on a Friday" in told["refused"]
     assert report.proof is None
-    assert "not known to be over" in as_markdown(report)
+    assert "still broken" in as_markdown(report)
 
 
 async def test_a_ticket_that_nobody_worked_on_and_one_that_a_person_closed(shop: Open) -> None:
@@ -187,7 +195,7 @@ async def test_a_ticket_that_nobody_worked_on_and_one_that_a_person_closed(shop:
         )
         closed = report_of(keeper.app, 1)
     assert (fresh.state, fresh.deeds, fresh.minds) == ("open", (), ())
-    assert "No mind has worked on it." in fresh.summary
+    assert "No agent has worked on the ticket." in fresh.summary
     assert fresh.impact.lasted_s is not None
     assert [one.kind for one in fresh.follow_ups] == ["open"]
     assert "Nothing was changed." in _rendered(fresh)
@@ -197,7 +205,7 @@ async def test_a_ticket_that_nobody_worked_on_and_one_that_a_person_closed(shop:
     assert "a known fault" in told["unproven"]
     assert "planned" in told["silenced"]
     (person,) = closed.people
-    assert person.did == ("commented", "closed it")
+    assert person.did == ("commented", "closed the ticket")
     assert "\n# mine" not in as_markdown(closed)
 
 
@@ -266,7 +274,7 @@ async def test_an_alert_from_outside_is_told_with_who_reported_it(shop: Open) ->
     assert report.subject == "pager"
     assert [one.name for one in report.alerts] == ["DiskAlmostFull"]
     told = _rendered(report)
-    assert "Reported from outside: `DiskAlmostFull` of `pager` (fires still)" in told
+    assert "Reported from outside: `DiskAlmostFull` of `pager` (still firing)" in told
     assert "see \\[wiki\\](http\\://evil.example)" in told
 
 
@@ -303,5 +311,5 @@ async def test_a_long_story_keeps_its_beginning_and_its_end(
         told = [one.text for one in report_of(keeper.app, 1).timeline]
     assert len(told) == 7
     assert "is broken" in told[0]
-    assert told[3] == "9 more are left out here"
-    assert "CLOSED without a proof" in told[-1]
+    assert told[3] == "9 entries left out"
+    assert "CLOSED without proof" in told[-1]

@@ -97,7 +97,7 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
     assert places == sorted(places)
     for step in ("file", "think", "decide", "act", "prove", "close"):
         assert f"  {step:7}" in shown
-    assert "RESOLVED with a proof" in shown
+    assert "RESOLVED with proof" in shown
 
 
 def test_approvals_are_listed_with_their_answers(lived: Home) -> None:

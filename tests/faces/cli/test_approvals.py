@@ -121,11 +121,14 @@ def test_people_are_told_how_to_take_an_always_back(home: Home) -> None:
 
 
 BAD = [
-    ("--always banana", r"--always cannot be 'banana'\. One of: exact, flags, path\."),
-    ("--always exact --scope banana", r"--scope cannot be 'banana'\. One of: ticket, subject"),
-    ("--always path", r"belong together\. Use: --always path --path"),
-    ("--always exact --path /srv", r"belong together"),
-    ("--scope ticket", r"about what is allowed for always\. Add: --always"),
+    (
+        "--always banana",
+        r"'banana' is not a valid value of --always\. One of: exact, flags, path\.",
+    ),
+    ("--always exact --scope banana", r"'banana' is not a valid value of --scope\. One of: ticket"),
+    ("--always path", r"used together\. Use: --always path --path"),
+    ("--always exact --path /srv", r"used together"),
+    ("--scope ticket", r"require --always\. Add: --always"),
     ("--always path --path /", r"below '/' is not made\. Name a directory further down"),
     ("--always path --path srv", r"not an absolute path"),
     ("--always path --path /srv/app", r"does not lie below '/srv/app'\. Name a directory"),

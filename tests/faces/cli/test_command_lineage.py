@@ -23,7 +23,7 @@ from tests.faces.cli.tree import run_here
 from tests.processes.runners import end_runner
 from tests.processes.waiting import eventually
 
-REFUSAL = "agents propose, and people answer"
+REFUSAL = "Agents propose, and people decide"
 OPERATOR = f"{shlex.quote(sys.executable)} -m operator_sre --home home approvals approve a-1"
 # Each loses the mark, and most of them their parent, their session or their name as well.
 ESCAPES = {

@@ -76,7 +76,7 @@ def test_an_agent_can_propose_and_never_confirm(shop: Home) -> None:
     name = shop.run("mode", "set", "execute", "--json").json["confirmation_id"]
     for verb in ("approve", "decline"):
         refused = shop.run("confirmations", verb, name, OPERATOR_TREE="1")
-        one_sentence(refused, Bad(verb, 3, "agents propose, and people answer"))
+        one_sentence(refused, Bad(verb, 3, "Agents propose, and people decide"))
     assert [one.kind for one in shop.entries(Kind.ACCESS_REFUSED)] == [Kind.ACCESS_REFUSED] * 2
     assert shop.store.modes.find() == []
     assert shop.run("mode", "set", "execute", "--yes", OPERATOR_TREE="1").code == 4
@@ -117,7 +117,7 @@ def test_a_ticket_is_handed_off(shop: Home) -> None:
         Bad("confirmations approve nosuch", 2, "no confirmation 'nosuch'"),
         Bad("confirmations decline nosuch", 2, "no confirmation 'nosuch'"),
         Bad("policy change nonsense", 2, "not understood.*allow host"),
-        Bad("policy change x --risk low", 2, "--risk cannot be 'low'"),
+        Bad("policy change x --risk low", 2, "'low' is not a valid value of --risk"),
         Bad("tickets handoff 9 --to x --why y", 2, "no ticket 9"),
         Bad("tickets handoff 9 --to x", 2, "--why"),
     ],

@@ -50,7 +50,7 @@ def _ended(running: Running) -> int:
 
 def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
     done = home.run("exec", "echo out; echo careful >&2; exit 7")
-    failed = "operator: It failed: exit code 7 [runtime].\n"
+    failed = "operator: The command failed: exit code 7 [runtime].\n"
     assert (done.code, done.out, done.err) == (7, "out\n", f"careful\n{failed}")
     story = home.entries(*Kind)
     assert [entry.kind for entry in story] == [
@@ -87,7 +87,7 @@ def test_programs_are_told_everything_in_one_document(home: Home) -> None:
 def test_what_takes_too_long_is_ended(home: Home) -> None:
     done = home.run("exec", "sleep 60", "--timeout-s", "0.3")
     assert (done.code, done.out) == (124, "")
-    assert done.err == "operator: It took longer than 0.3 s and was ended.\n"
+    assert done.err == "operator: The command was killed: it exceeded its timeout of 0.3 s.\n"
     told = home.run("exec", "sleep 60", "--timeout-s", "0.3", "--json").json
     assert (told["timed_out"], told["outcome"], told["error_category"]) == (
         *(True, "timed_out", "timeout"),
@@ -120,9 +120,9 @@ def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> N
     (kept,) = home.run("history", "list", "--json").json["commands"]
     kilobytes = (home.cwd / "many").stat().st_size / 1000
     assert done.err.splitlines()[1:] == [
-        "operator: It failed: exit code 1 [not_found].",
-        f"operator: The record keeps the beginning and the end of {kilobytes:.3g} kB of stdout and"
-        " 39 bytes of stderr. All of it, for a day:"
+        "operator: The command failed: exit code 1 [not_found].",
+        f"operator: The ledger keeps the beginning and the end of {kilobytes:.3g} kB of stdout and"
+        " 39 bytes of stderr. Full output, for a day:"
         f" operator history show {kept['seq']} --output --home {home.path}",
     ]
     whole = home.run("history", "show", str(kept["seq"]), "--output")
@@ -134,7 +134,7 @@ def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> N
     both = home.run("history", "show", str(kept["seq"]), "--output", "--json")
     assert (both.code, "--output cannot be combined" in both.json["error"]["message"]) == (2, True)
     gone = home.run("history", "show", str(kept["seq"]), "--output")
-    says = rf"whole output of command {kept['seq']} is not on this machine.*history show"
+    says = rf"full output of command {kept['seq']} is not on this machine.*history show"
     one_sentence(gone, Bad("", 2, says))
 
 
@@ -163,7 +163,7 @@ def test_a_yes_lets_it_run_once(home: Home) -> None:
     shown = home.run("approvals", "show", asked.id)
     for part in (
         *("command   mkdir zz", f"in        {home.cwd} on {socket.gethostname()}", "it is full"),
-        *("limits    120 s", "then      it waits until a person says yes", "ticket -, run -"),
+        *("limits    120 s", "then      it requires approval", "ticket -, run -"),
         *("HOME=/nonexistent", "changes   "),
     ):
         assert part in shown.out, part
@@ -275,9 +275,9 @@ def test_no_secret_leaves(home: Home, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "command", "way", "says"),
     [
-        ("observe", "cat /etc/hostname", "runs", "in mode observe it runs by itself"),
+        ("observe", "cat /etc/hostname", "runs", "in mode observe it runs without approval"),
         ("observe", "mkdir zz", "proposes", "in mode observe it is only proposed"),
-        ("approve", "mkdir zz", "asks", "in mode approve it waits until a person says yes"),
+        ("approve", "mkdir zz", "asks", "in mode approve it requires approval"),
         ("execute", "rm -rf /", "never", "in mode execute it never runs"),
     ],
 )
@@ -309,7 +309,7 @@ def test_a_dry_run_leaves_no_trace_in_a_home_that_is_there(home: Home) -> None:
 
 
 BAD = [
-    ("exec ''", r"There is no command to run\. Try: operator exec"),
+    ("exec ''", r"The command is empty\. Try: operator exec"),
     ("exec uptime --subject nosuch", r"There is no subject 'nosuch'"),
     ("exec uptime --target node-9", r"'shop' has no target 'node-9'\. Its targets: node-1\."),
     ("exec uptime --cwd /nosuch", r"There is no directory '/nosuch'"),

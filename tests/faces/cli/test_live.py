@@ -177,7 +177,7 @@ def test_escape_sequences_do_not_reach_a_terminal(home: Home) -> None:
     assert terminal.seen.split(b"\r\n") == [
         rb"\x1b[2J\x1b]0;t\x07 \x9b \xff",
         b"end",
-        b"operator: It failed: exit code 3 [runtime].",
+        b"operator: The command failed: exit code 3 [runtime].",
         b"",
     ]
 
@@ -273,7 +273,7 @@ def test_what_is_left_running_is_told_with_its_pid(home: Home) -> None:
     done = home.run(*line)
     pid = int(done.out)
     try:
-        assert done.err == f"operator: It left running: sleep (pid {pid}).\n"
+        assert done.err == f"operator: Still running after the command: sleep (pid {pid}).\n"
     finally:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "it is gone")

@@ -96,8 +96,8 @@ def test_a_terminal_is_told_the_story_while_it_happens(
     )
     terminals += [plain, coloured, quiet]
     for told in (
-        f"shop is looked at every 0.4 s by {os.uname().nodename}:{plain.pid}",
-        "shop: mode observe, only proposes, changes nothing",
+        f"shop is checked every 0.4 s by {os.uname().nodename}:{plain.pid}",
+        "shop: mode observe, proposes changes and executes none",
         "tickets are worked on by reasoner",
         "ticket opened: node-1",
     ):

@@ -27,7 +27,7 @@ def test_a_policy_is_begun_checked_and_not_overwritten(warm: Warm, folder: Path)
     assert done.code == 0
     assert str(folder / "policy.yaml") in done.out
     again = _run(warm, folder, "init")
-    one_sentence(again, Bad("policy init", 2, "was not touched"))
+    one_sentence(again, Bad("policy init", 2, "is not overwritten"))
     named = _run(warm, folder, "init", str(folder / "other.yaml"), "--json")
     assert named.json["file"] == str(folder / "other.yaml")
     checked = _run(warm, folder, "check")

@@ -29,7 +29,7 @@ def test_a_report_is_markdown_a_page_or_a_document(known: Home) -> None:
     told = known.run("report", "1")
     assert (told.code, told.err) == (0, "")
     assert told.out.startswith("# Incident 1: node-1: up: down\n")
-    assert "A person has to look: I cannot go on." in told.out
+    assert "The ticket was escalated: I cannot go on." in told.out
     page = known.run("report", "1", "--format", "html")
     assert page.out.startswith("<!doctype html>\n")
     assert page.out.endswith("</html>\n")
@@ -62,5 +62,5 @@ def test_what_cannot_be_written_or_is_not_there_is_a_sentence(known: Home) -> No
         assert done.err.count("\n") == 1
     assert Path(os.devnull).is_char_device()
     assert known.run("report", "9").err == (
-        "operator: There is no ticket 9. See them with: operator tickets list\n"
+        "operator: There is no ticket 9. List them with: operator tickets list\n"
     )

@@ -67,7 +67,7 @@ def test_a_mode_is_shown_set_and_reset(shop: Home) -> None:
 def test_execute_outside_a_rig_has_to_be_meant(shop: Home) -> None:
     line = "mode set execute --subject shop"
     asked = shop.run(*line.split())
-    assert (asked.code, "'shop' is no rig" in asked.out) == (4, True)
+    assert (asked.code, "'shop' is not a rig" in asked.out) == (4, True)
     assert "operator confirmations approve conf_" in asked.out
     assert shop.store.modes.find() == []
     (shown,) = shop.run(*line.split(), "--yes", "--json").json["modes"]

@@ -131,7 +131,7 @@ def _confirmations(home: Path) -> list[tuple[str, str, bool, str]]:
         return [
             (str(one.change.get("deed", one.boundary)), str(one.state), one.applied, one.reason)
             for one in app.store.confirmations.find()
-            if "whoever asked" in one.reason
+            if "the requester" in one.reason
         ]
 
 
@@ -145,14 +145,14 @@ def test_a_store_that_cannot_be_opened_is_replaced_and_that_is_recorded(
         (home / name).unlink(missing_ok=True)
     done = run("restore", str(file), "--force")
     assert (done.code, "The previous store is in" in done.out) == (0, True), done
-    why = "meant by whoever asked; the store that was replaced could not be opened"
+    why = "confirmed by the requester; the store that was replaced could not be opened"
     assert _confirmations(home) == [("restore", "approved", True, why)]
     assert run("check").code == 0
 
 
 def test_a_no_at_the_keyboard_is_recorded(run: Run, home: Path) -> None:
     assert run("purge", "--before", TODAY, typed="no\n").code == 4
-    told = ("retention_purge", "declined", False, "not meant by whoever asked")
+    told = ("retention_purge", "declined", False, "declined by the requester")
     assert _confirmations(home) == [told]
 
 
@@ -171,7 +171,7 @@ def test_a_store_of_today_needs_no_migration(run: Run, tmp_path: Path) -> None:
         (("restore", "nowhere.db"), 2, "no file"),
         (("purge", "--before", TODAY), 2, "no store at"),
         (("purge", "--before", "tomorrow"), 2, "not a date"),
-        (("purge", "--before", "2999-01-01"), 2, "has not come yet"),
+        (("purge", "--before", "2999-01-01"), 2, "is in the future"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_sentence(
@@ -187,7 +187,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(
 def test_nothing_is_purged_unless_a_person_says_so(run: Run, home: Path) -> None:
     asked = run("purge", "--before", TODAY)
     assert asked.code == 4
-    assert "This takes away for good" in asked.out
+    assert "This deletes permanently" in asked.out
     answer = run("purge", "--before", TODAY, "--json")
     count = answer.json["would_purge"]["entries"]
     assert (answer.code, count > 0) == (4, True)
@@ -227,7 +227,7 @@ def test_a_person_is_told_that_something_is_left_on_the_disk(
         assert not tidy_store(config)
     first, second = done.out.splitlines()
     assert first.startswith("Purged ")
-    assert "on the disk still" in second
+    assert "still on disk" in second
     assert tidy_store(config)
 
 

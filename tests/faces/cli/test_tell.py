@@ -58,8 +58,8 @@ async def test_a_monitor_tells_its_looks_and_tickets_and_no_thoughts(
         before = app.clock.now()
         assert each_look(app, "shop", before) is None
         text = await _told(app, capsys, works=False, last="ticket opened")
-        assert "watch  shop is looked at every" in text
-        assert "looked: BROKEN node_down at node-1" in text
+        assert "watch  shop is checked every" in text
+        assert "checked: BROKEN node_down at node-1" in text
         assert "think" not in text
         look = each_look(app, "shop", before)
         assert look is not None
@@ -74,6 +74,6 @@ async def test_an_agent_tells_what_it_thinks_and_no_looks(
     with opened(tmp_path, SUBJECTS) as app:
         text = await _told(app, capsys, works=True, last="it is gone")
         assert "mode observe" in text
-        assert "looked" not in text
+        assert "checked:" not in text
         assert "ticket opened" not in text
         assert "\x1b" not in text

@@ -128,11 +128,11 @@ def test_a_ticket_that_is_not_there_is_one_sentence(home: Home, verb: str) -> No
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("snooze 1", "A snooze has an end"),
-        ("snooze 1 --for soon", "no span of time"),
-        ("snooze 1 --for 2h --until 2199-01-01", "one end"),
+        ("snooze 1", "A snooze requires an end"),
+        ("snooze 1 --for soon", "not a valid duration"),
+        ("snooze 1 --for 2h --until 2199-01-01", "cannot be used together"),
         ("snooze 1 --for 400d", "90 days"),
-        ("hold 1 --until 2001-01-01", "over already"),
+        ("hold 1 --until 2001-01-01", "in the past"),
     ],
 )
 def test_times_that_make_no_sense_are_said_to(filed: Home, line: str, says: str) -> None:

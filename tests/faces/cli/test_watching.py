@@ -144,13 +144,13 @@ def test_silences_are_added_listed_and_ended(shop: Home) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Bad("monitor run", 2, "several subjects.*Name one with --subject: shop, bank"),
-        Bad("monitor run --all --subject shop", 2, "contradict"),
+        Bad("monitor run", 2, "Several subjects.*Name one with --subject: shop, bank"),
+        Bad("monitor run --all --subject shop", 2, "cannot be used together"),
         Bad("monitor run --subject nosuch", 2, "no subject 'nosuch'.*shop, bank"),
         Bad("subjects show nosuch", 2, "no subject 'nosuch'"),
-        Bad("subjects observe", 2, "several subjects"),
+        Bad("subjects observe", 2, "Several subjects"),
         Bad("subjects check nosuch", 2, "no subject 'nosuch'"),
-        Bad("subjects history shop --since soon", 2, "'soon' is no time"),
+        Bad("subjects history shop --since soon", 2, "'soon' is not a valid time"),
         Bad("silences add --reason x --for 1h", 2, "silence everything"),
         Bad("silences add --reason x --subject shop", 2, "one end"),
         Bad("silences end nosuch", 2, "no silence 'nosuch'.*operator silences list"),

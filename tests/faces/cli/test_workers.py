@@ -66,7 +66,7 @@ def test_workers_of_many_machines_meet_in_postgresql(home: Home, where: str) -> 
     [
         (("--engine", "dbos"), "The engine dbos needs a store in PostgreSQL"),
         (("--engine", "celery"), "There is no engine 'celery'. Choose one of: local, dbos."),
-        (("--name", "a:b"), "A worker cannot be called 'a:b'."),
+        (("--name", "a:b"), "'a:b' is not a valid name of a worker."),
     ],
 )
 def test_what_makes_no_sense_is_told_in_a_sentence(

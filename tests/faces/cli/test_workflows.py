@@ -227,8 +227,12 @@ BAD = (
     Bad("workflows run --due --at +1m", 2, r"need a definition"),
     Bad("workflows show nosuch", 2, r"no workflow 'nosuch'\. .*operator workflows list"),
     Bad("workflows cancel nosuch", 2, r"no workflow 'nosuch'\. .*operator workflows list"),
-    Bad("workflows list --state happy", 2, r"no workflow state 'happy'\. States: pending"),
-    Bad("exec ls --at soon", 2, r"'soon' is not a moment\. Use for example"),
+    Bad(
+        "workflows list --state happy",
+        2,
+        r"'happy' is not a valid workflow state\. States: pending",
+    ),
+    Bad("exec ls --at soon", 2, r"'soon' is not a valid time\. Use for example"),
     Bad("exec ls --at 2020-01-01T00:00Z", 2, r"has passed"),
 )
 

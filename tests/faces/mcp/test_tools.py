@@ -158,7 +158,7 @@ def test_a_command_that_an_agent_started_answers_nothing(
             reject(app, "wanted", reason=""),
             Hub(app).approve_action("workflow-1", by="root"),
         ):
-            with pytest.raises(AuthorityError, match="agents propose"):
+            with pytest.raises(AuthorityError, match="Agents propose"):
                 asyncio.run(answering)
 
 

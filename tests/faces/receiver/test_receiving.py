@@ -232,13 +232,13 @@ async def test_a_store_that_is_away_asks_the_sender_to_try_again(
 
 
 BAD: list[tuple[str, str, type[UsageError | ObservationError]]] = [
-    ("", "There are no triggers", UsageError),
-    (OPEN.replace("open = 1\n", ""), "trusts anybody", ConfigError),
+    ("", "No triggers are configured", UsageError),
+    (OPEN.replace("open = 1\n", ""), "has no authentication", ConfigError),
     (OPEN + 'subject = "nothing"', "'nothing'", NotFoundError),
     (OPEN + 'token_file = "nothing"', "cannot be read", ObservationError),
     (OPEN + 'token_file = "empty"', "is empty", ConfigError),
     (SHOP + ATTACHED + 'invariant = "nothing"', "has no invariant 'nothing'", NotFoundError),
-    (SHOP + '[triggers.shop]\nkind = "json"\nopen = 1', "the name of a subject", ConfigError),
+    (SHOP + '[triggers.shop]\nkind = "json"\nopen = 1', "same name as a subject", ConfigError),
 ]
 
 
@@ -255,7 +255,7 @@ async def test_what_cannot_be_meant_is_refused_at_the_start(
 async def test_an_open_trigger_listens_on_loopback_only(tmp_path: Path) -> None:
     with opened(tmp_path, OPEN) as app:
         for host in ("0.0.0.0", "10.0.0.1", "example.org", "::"):  # noqa: S104
-            with pytest.raises(ConfigError, match="not loopback"):
+            with pytest.raises(ConfigError, match="not a loopback"):
                 Receiver(app).check(host)
         for host in ("127.0.0.1", "::1", "localhost"):
             Receiver(app).check(host)
@@ -304,4 +304,4 @@ async def test_what_only_a_trigger_sees_has_no_tools_and_says_so(tmp_path: Path)
         plugin = alerted_plugin(app, "prometheus")
         assert app.plugin_of("prometheus").sentence == plugin.sentence
         assert plugin.tools is None
-        assert "hand it to a person" in plugin.notes
+        assert "and escalate" in plugin.notes

@@ -119,7 +119,7 @@ async def test_what_a_command_says_stays_in_its_panel(tmp_path: Path) -> None:
         assert isinstance(console.screen, RunPage)
         console.screen.query_one(Input).value = f"cat {bad}"
         panel = console.screen.query_one(Lines)
-        await until(pilot, lambda: "it runs by itself" in screen_text(pilot))
+        await until(pilot, lambda: "it runs without approval" in screen_text(pilot))
         before = screen_text(pilot).split("\n")
         await pilot.press("enter")
         await until(pilot, lambda: "— exit 0 in" in screen_text(pilot))

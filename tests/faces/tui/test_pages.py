@@ -108,7 +108,7 @@ async def test_every_page_opens_by_its_key_and_says_what_is_so(
         await pilot.press("end")
         await _shows(pilot, "97.0 %  ███", "process_hung", "choice")
         await pilot.press("t")
-        await _shows(pilot, "[t Timeline]", "the agent takes it", "prove")
+        await _shows(pilot, "[t Timeline]", "work started by an agent", "prove")
         await pilot.press("p")
         await _shows(pilot, "[p Proof]", "DID NOT HOLD", "still down")
         await pilot.press("c")

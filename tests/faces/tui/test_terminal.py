@@ -140,7 +140,7 @@ def test_a_person_goes_through_it_approves_resizes_and_quits(
     tmux.type("Enter")
     tmux.shows("[d Diagnosis]", "confidence 97.0%")
     tmux.type("t")
-    tmux.shows("[t Timeline]", "the agent takes it")
+    tmux.shows("[t Timeline]", "work started by an agent")
     tmux("resize-window", "-x", "80", "-y", "24")
     tmux.type("c")
     tmux.shows("[c Commands]", "│ two", "Help q Quit")

@@ -206,7 +206,7 @@ def test_settings_show_names_and_never_a_secret(web: Web) -> None:
     assert refused.status_code == 403
     nobody = web.person("admin").post("/settings/notify", web.person("admin").guard())
     assert nobody.status_code == 400
-    assert "Nobody is to be notified" in nobody.text
+    assert "Notifications are not configured" in nobody.text
     strange = web.person("admin").guard() | {"model": "nobody"}
     told = web.person("admin").post("/settings/model", strange)
     assert told.status_code == 404, told.text

@@ -48,7 +48,7 @@ def test_filters_leave_out_what_does_not_fit_and_name_what_there_is(web: Web) ->
     assert "No commands" in strange.text
     refused = person.get("/history?level=PERHAPS")
     assert refused.status_code == 400
-    assert "There is no level" in refused.text
+    assert "is not a valid level" in refused.text
 
 
 def test_figures_say_how_often_and_how_well(web: Web) -> None:

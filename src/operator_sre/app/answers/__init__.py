@@ -25,7 +25,7 @@ __all__ = [
     "validate_project",
 ]
 
-# Whoever asks one question does not wait for what the others need.
+# Loaded lazily: one question does not wait for the imports of the others.
 _ANSWERED_IN = {
     "explain_denial": "denials",
     "explain_failure": "runs",

@@ -41,14 +41,14 @@ REQUEST_CHARACTERS_MAX = 2000
 
 
 class NotDeniedError(UsageError):
-    """What is asked about was not denied, and would not be."""
+    """The action was not denied, and would not be."""
 
     exit_code = 1
     next_action = NextAction.RERUN
 
 
 def explain_denial(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyDenialResponse:
-    """The rule that stood in the way of an action, or would now; NotDeniedError if none does."""
+    """The rule that denied an action, or would deny it now. NotDeniedError if none does."""
     wanted = " ".join(request.action.split())
     if not request.run_id and not wanted:
         raise UsageError(
@@ -89,11 +89,11 @@ def explain_denial(app: App, request: ExplainPolicyDenialRequest) -> ExplainPoli
         )
     denial = denials[-1]
     place, says = blocking_rule(app.rules(), denial.verdict)
-    refs: list[EvidenceRef] = [evidence.of_entry(denial.entry, "the denial")]
-    refs += [evidence.of_entry(denial.judged, "the verdict")] if denial.judged else []
+    refs: list[EvidenceRef] = [evidence.of_entry(denial.entry, "denial")]
+    refs += [evidence.of_entry(denial.judged, "verdict")] if denial.judged else []
     refs += [evidence.of_rule(place, says), evidence.of_run(request.run_id)]
     earlier = denials[-1 - SHOWN_MAX : -1]
-    refs += [evidence.of_entry(one.entry, "another denial") for one in reversed(earlier)]
+    refs += [evidence.of_entry(denied.entry, "another denial") for denied in reversed(earlier)]
     answer = ExplainPolicyDenialResponse(
         run_id=request.run_id,
         denied_action=command_of(denial.action),
@@ -107,24 +107,24 @@ def explain_denial(app: App, request: ExplainPolicyDenialRequest) -> ExplainPoli
 
 
 def _ask_policy(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyDenialResponse:
-    """Nothing is recorded of it, so the policy in force is asked."""
+    """Judge an action without a recorded denial by the policy in force."""
     from operator_sre.controls import MACHINE
     from operator_sre.gate import Policy, judge
     from operator_sre.gate.policy.rule import Decision
 
     action, redact = request.action.strip(), build_redactor(app.config)
     policy = Policy(book=app.rules(), mode=app.mode_of(MACHINE))
-    # Without a run it is whoever asks that would do it, and people reach more hosts than agents.
+    # Without a run the requester is a person, and people may connect to more hosts than agents.
     verdict = judge(Action.shell(action), policy, person=not request.run_id)
     if verdict.level is Level.BLOCKED:
-        why = "It never runs."
+        why = "The command is blocked in every mode."
     elif verdict.level is not Level.SAFE and policy.mode is Mode.OBSERVE:
-        why = "It is only proposed: the mode is observe."
+        why = "The mode is observe: Operator proposes the command and does not run it."
     elif verdict.level is not Level.SAFE and policy.decision(verdict.risk) is Decision.DENY:
-        why = f"Nothing runs here whose risk is {verdict.risk}."
+        why = f"The policy denies commands of risk {verdict.risk}."
     else:
         runs = policy.runs_by_itself(verdict)
-        how = "it runs by itself" if runs else "a person is asked before it runs"
+        how = "it runs without approval" if runs else "it requires approval"
         raise NotDeniedError(redact(f"{action!r} is not denied: {how}. {verdict.explanation}"))
     place, says = blocking_rule(policy.book, to_json(verdict))
     again = f"operator gate check {shlex.quote(action)}"
@@ -136,7 +136,7 @@ def _ask_policy(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyD
         rationale=f"{why} The rule: {says}",
         evidence_refs=(
             evidence.of_rule(place, says),
-            evidence.of_command(redact(again), "the policy is asked again"),
+            evidence.of_command(redact(again), "judge it again"),
         ),
         next_action=NextAction.REVIEW_POLICY_PATCH,
     )
@@ -153,15 +153,15 @@ async def recommend_patch(
     text = request.request.strip()
     if not text:
         raise UsageError(
-            "There is no request.", next_step="Try: operator recommend-patch 'allow host NAME'"
+            "The request is empty.", next_step="Try: operator recommend-patch 'allow host NAME'"
         )
     if len(text) > REQUEST_CHARACTERS_MAX:
         raise UsageError(f"The request is longer than {REQUEST_CHARACTERS_MAX} characters.")
     if build_redactor(app.config)(text) != text:
-        # A policy is read by many, and so is what is proposed for it.
+        # Many people read a policy and its patches.
         refusal = UsageError(
-            "The request holds a secret, so that nothing is proposed.",
-            next_step="Keep it with operator secrets set NAME, and name it instead.",
+            "The request contains a secret, so nothing is proposed.",
+            next_step="Store it with operator secrets set NAME, and use its name instead.",
         )
         refusal.category = ErrorCategory.SECRET_SCAN_FAILED
         raise refusal

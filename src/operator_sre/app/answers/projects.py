@@ -66,11 +66,11 @@ def validate_project(
     try:
         if not folder.is_dir():
             raise ConfigError(
-                f"{str(folder)!r} is not a folder.", next_step="Name a project's folder."
+                f"{str(folder)!r} is not a directory.", next_step="Name the directory of a project."
             )
         if not file.exists():
             raise ConfigError(
-                f"{str(folder)!r} has no {FILE}.", next_step="Make a project with: operator init"
+                f"{str(folder)!r} has no {FILE}.", next_step="Create a project with: operator init"
             )
         try:
             with file.open("rb") as opened:
@@ -96,12 +96,12 @@ def validate_project(
 def issue(
     error: OperatorError, command: str, category: ErrorCategory | None = None
 ) -> ValidationIssue:
-    """A problem as it is told: its category, one sentence, and the command that shows it again."""
+    """A problem with its category, one sentence, and the command that shows it again."""
     category = category or error.category
     return ValidationIssue(
         category=category,
         message=str(error),
-        evidence_refs=(evidence.of_command(command, "this shows it again"),),
+        evidence_refs=(evidence.of_command(command, "check it again"),),
         next_action=next_after(category),
     )
 
@@ -109,7 +109,7 @@ def issue(
 def _check_settings(project: Project) -> Iterator[ValidationIssue]:
     for section in TABLES:
         if not isinstance(project.table.get(section, {}), dict):
-            problem = ConfigError(f"{section!r} in {str(project.file)!r} has to be a table.")
+            problem = ConfigError(f"{section!r} in {str(project.file)!r} must be a table.")
             yield issue(problem, _again(project.folder))
     known = {setting.name: setting for setting in SETTINGS}
     for name, value in project.table.items():
@@ -120,7 +120,9 @@ def _check_settings(project: Project) -> Iterator[ValidationIssue]:
                 line = line_of(project.file.read_text(encoding="utf-8"), name)
                 raise unknown(name, [*known, *TABLES], f"{project.file}:{line}")
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                raise ConfigError(f"{name!r} in {str(project.file)!r} has to be a number or text.")
+                raise ConfigError(
+                    f"{name!r} in {str(project.file)!r} must be a number or a string."
+                )
             known[name].parse(str(value))
         except ConfigError as error:
             yield issue(error, _again(project.folder))
@@ -131,7 +133,7 @@ def _check_settings(project: Project) -> Iterator[ValidationIssue]:
 
 
 def _check_tables(project: Project) -> Iterator[ValidationIssue]:
-    """Subjects and triggers one by one, so that one which makes no sense hides no other.
+    """Subjects and triggers separately, so that an invalid one hides no other.
 
     Notices, models and the policy are checked as a whole.
     """
@@ -196,13 +198,13 @@ def _check_secrets(project: Project) -> Iterator[ValidationIssue]:
             continue
         try:
             path = project.folder / Path(file).expanduser()
-            missing = "" if read_secret(str(path)) else "it is empty"
+            missing = "" if read_secret(str(path)) else "the file is empty"
         except OperatorError as error:
             missing = error.message
         if missing:
             problem = ConfigError(
-                f"The secret of {owner} is not there: {missing.rstrip('.')}.",
-                next_step="Write it into that file, for its owner only.",
+                f"The secret of {owner} is missing: {missing.rstrip('.')}.",
+                next_step="Write the secret to that file, and make it readable by its owner only.",
             )
             category = ErrorCategory.MISSING_SECRET_BINDING
             yield issue(problem, _again(project.folder), category)

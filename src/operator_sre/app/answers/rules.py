@@ -22,7 +22,7 @@ def place_of(book: Rulebook, id: str) -> str:
     found = book.rule(id)
     if found is None:
         return ""
-    section = [one.id for one in book.rules if one.level is found.level]
+    section = [rule.id for rule in book.rules if rule.level is found.level]
     return f"{found.level}[{section.index(id)}]"
 
 
@@ -31,7 +31,7 @@ def rule_at(book: Rulebook, place: str) -> PolicyRule | None:
     found = _PLACE.fullmatch(place)
     if found is None:
         return None
-    section = [one for one in book.rules if one.level == found[1]]
+    section = [rule for rule in book.rules if rule.level == found[1]]
     index = int(found[2])
     return section[index] if index < len(section) else None
 
@@ -72,4 +72,4 @@ def blocking_rule(book: Rulebook, verdict: Mapping[str, Any]) -> tuple[str, str]
             return f"egress[{at}]", "The policy denies this host under 'egress'."
     if rules and rules[0]["level"] != Level.SAFE:
         return DEFAULT_DENY, f"{rules[0]['id']}: {rules[0]['justification']}"
-    return DEFAULT_DENY, "No rule of the policy allows it."
+    return DEFAULT_DENY, "No rule of the policy allows the action."

@@ -53,12 +53,12 @@ __all__ = [
 
 PAGE = 1000
 ENTRIES_MAX = 20_000
-# How far back a home is looked at for what wants to be done next.
+# How many entries are searched for the next action of a home.
 RECENT_MAX = 200
 RUN_TEXT_MAX = 200
 # More than people are ever asked at once, and further back than what was declined is still news.
 PENDING_MAX, DECLINED_MAX = 1000, 100
-# What a person has to look at, by what is crossed; anything else is a plain question.
+# The next action for a pending change, by its boundary; ask_user for all others.
 LOOKED_AT: Mapping[Boundary, NextAction] = {
     Boundary.POLICY_PATCH: NextAction.REVIEW_POLICY_PATCH,
     Boundary.RULE_LOOSENED: NextAction.REVIEW_POLICY_PATCH,
@@ -89,7 +89,7 @@ def run_timeline(app: App, request: GetRunTimelineRequest) -> GetRunTimelineResp
         if entry.kind is Kind.RUN_FINISHED:
             return collapse_marks(f"{entry.payload['state']}: {entry.payload['summary']}")
         if entry.kind is Kind.RUN_STARTED:
-            return collapse_marks(f"{entry.payload['model']} begins")
+            return collapse_marks(f"{entry.payload['model']} starts")
         return collapse_marks(" ".join([line.text for line in lines_of(entry)]))
 
     return timeline_of(facts_of(app, request.run_id), describe)
@@ -140,7 +140,7 @@ def rule_evidence(app: App, denial: Denial) -> EvidenceRef:
 
 
 def _next_of_home(app: App) -> NextActionResponse:
-    """The most pressing thing of a whole home: what waits for people, then what went wrong last."""
+    """The most urgent action of a home: pending decisions first, then the newest failure."""
     waiting = waiting_for(app)
     if waiting is not None:
         return NextActionResponse(
@@ -156,7 +156,7 @@ def _next_of_home(app: App) -> NextActionResponse:
     if damaged is not None:
         return NextActionResponse(
             next_action=NextAction.EXPORT_AUDIT,
-            rationale="The ledger was found damaged; export it for whoever looks into it.",
+            rationale="The ledger is damaged. Export it for an investigation.",
             evidence_refs=(evidence.of_entry(damaged),),
         )
     refused = newest.get(Kind.TRIGGER_REFUSED)
@@ -168,10 +168,10 @@ def _next_of_home(app: App) -> NextActionResponse:
         )
     if runs:
         return next_of(facts_of(app, runs[0].id))
-    start = evidence.of_command("operator validate", "whether this project is ready")
+    start = evidence.of_command("operator validate", "check that the project is ready")
     return NextActionResponse(
         next_action=NextAction.ASK_USER,
-        rationale="Nothing has happened here yet; say what shall be watched.",
+        rationale="Operator watches nothing yet. Configure a subject.",
         evidence_refs=(start,),
     )
 
@@ -191,15 +191,14 @@ def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
 
         change = alive[-1]
         return Waiting(
-            f"A person has to confirm or decline {change.id} ({change.boundary}):"
-            f" {change.rationale}",
+            f"A person must confirm or decline {change.id} ({change.boundary}): {change.rationale}",
             _show_change(change),
             LOOKED_AT.get(change.boundary, NextAction.ASK_USER),
             requirement(change),
         )
     declined = confirmations.newest(states=(ConfirmationState.DECLINED,), limit=DECLINED_MAX)
     for change in filter(is_about, declined):
-        # It is news as long as nothing came of it: a run that ended, or another begun.
+        # A declined change counts until a later run has ended or started.
         decided_at = change.decided_at or change.requested_at
         if run is None:
             runs = app.store.runs.newest(limit=1)
@@ -216,12 +215,12 @@ def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
     requests = app.store.approvals.find(states=(ApprovalState.PENDING,), run=run_id)
     if not requests:
         return None
-    asked = requests[0]
-    command = f"operator approvals show {asked.id}"
-    why = f"A person has to answer request {asked.id}: {asked.action.command}."
-    return Waiting(why, evidence.of_command(command, "what is asked, and what would come of it"))
+    approval = requests[0]
+    command = f"operator approvals show {approval.id}"
+    why = f"Approval required for request {approval.id}: {approval.action.command}."
+    return Waiting(why, evidence.of_command(command, "the request and its effect"))
 
 
 def _show_change(change: Confirmation) -> EvidenceRef:
     show = f"operator confirmations show {change.id}"
-    return evidence.of_command(show, "the exact change, and what approving does")
+    return evidence.of_command(show, "the exact change and its effect")

@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Message)
 TEXTS = frozenset(
     {"content", "denied_action", "detail", "message", "rationale", "root_cause", "summary"}
 )
-# The fields of a message that hold text of others, and those that hold messages.
+# The fields of a message with external text, and the fields with messages.
 _PLACES: dict[type[Message], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
 
@@ -35,7 +35,7 @@ def collapse_marks(text: str) -> str:
 def build_redactor(config: Config | None = None) -> Callable[[str], str]:
     """What takes the secrets out of text from outside; no mark tells one from another.
 
-    With the settings of a home, those that are kept there too, whatever they look like.
+    With the settings of a home, also the secrets that it stores.
     """
     from operator_sre.app.redaction import KnownValues
     from operator_sre.app.secret_store import open_secrets
@@ -50,7 +50,7 @@ def without_secrets(message: M, redact: Callable[[str], str]) -> M:
     """The same message, every text in it redacted."""
     kind = type(message)
     if kind not in _PLACES:
-        texts = tuple(one.name for one in fields(kind) if one.name in TEXTS)
+        texts = tuple(field.name for field in fields(kind) if field.name in TEXTS)
         _PLACES[kind] = texts, tuple(name for name, _ in inner_of(kind))
     texts, inner = _PLACES[kind]
     changed: dict[str, Any] = {}

@@ -46,18 +46,18 @@ ALIKE_MAX = 500
 SAYS_CHARACTERS_MAX = 200
 DID_MAX = 20
 _DID: Mapping[Kind, str] = {
-    Kind.TICKET_HELD: "kept agents off it",
-    Kind.TICKET_UNHELD: "let agents work on it again",
-    Kind.TICKET_SNOOZED: "put it off",
-    Kind.TICKET_ASSIGNED: "said whose it is",
+    Kind.TICKET_HELD: "held the ticket",
+    Kind.TICKET_UNHELD: "released the ticket",
+    Kind.TICKET_SNOOZED: "snoozed the ticket",
+    Kind.TICKET_ASSIGNED: "assigned the ticket",
     Kind.TICKET_COMMENTED: "commented",
-    Kind.TICKET_CLOSED: "closed it",
-    Kind.TICKET_REOPENED: "opened it again",
-    Kind.TICKET_ESCALATED: "escalated it",
-    Kind.TICKET_RESOLVED: "resolved it",
-    Kind.TICKET_HANDED_OFF: "handed it over",
-    Kind.CONFIRMATION_REQUESTED: "asked for a change",
-    Kind.CONFIRMATION_DECIDED: "answered a change",
+    Kind.TICKET_CLOSED: "closed the ticket",
+    Kind.TICKET_REOPENED: "reopened the ticket",
+    Kind.TICKET_ESCALATED: "escalated the ticket",
+    Kind.TICKET_RESOLVED: "resolved the ticket",
+    Kind.TICKET_HANDED_OFF: "handed off the ticket",
+    Kind.CONFIRMATION_REQUESTED: "requested a change",
+    Kind.CONFIRMATION_DECIDED: "decided on a change",
     Kind.POLICY_CHANGED: "changed the policy",
 }
 
@@ -124,12 +124,12 @@ def report_of(app: App, ticket_id: int) -> Report:
     newest = app.store.entries.newest
     if app.store.tickets.get(ticket_id) is None and newest(limit=1, ticket=ticket_id):
         raise NotFoundError(
-            f"Ticket {ticket_id} was purged: the ledger keeps the digests of its entries, and"
-            " nothing else.",
-            next_step="Whether the chain is whole: operator audit verify",
+            f"Ticket {ticket_id} was purged: the ledger keeps only the digests of its entries.",
+            next_step="Verify the chain with: operator audit verify",
         )
     view, now = show_ticket(app, ticket_id), app.clock.now()
-    ticket, entries = view.ticket, [one for one in view.entries if one.kind is not Kind.PURGED]
+    ticket = view.ticket
+    entries = [entry for entry in view.entries if entry.kind is not Kind.PURGED]
     deeds, proofs = read_actions(entries), _read_proofs(entries)
     understandings = _read_understandings(app, entries)
     breaks = _read_breaks(app, ticket, entries, proofs)
@@ -138,8 +138,8 @@ def report_of(app: App, ticket_id: int) -> Report:
     looks = looks_around(app, ticket.subject, entries, since=clock.began_at, until=until)
     impact = _measure_impact(breaks, understandings, looks, clock, now)
     minds = minds_of(entries, app.store.runs.get)
-    keys = {(one.target, one.invariant) for one in ticket.violations}
-    alerts = [  # what others reported of the same breaks, while it was not over
+    keys = {(violation.target, violation.invariant) for violation in ticket.violations}
+    alerts = [  # external alerts about the same violations, during the incident
         alert
         for alert in app.store.alerts.find(subject=ticket.subject, limit=ALIKE_MAX)
         if (alert.target, alert.invariant) in keys
@@ -206,7 +206,7 @@ def _read_proofs(entries: Sequence[Entry]) -> tuple[Proven, ...]:
 
 
 def _read_understandings(app: App, entries: Sequence[Entry]) -> tuple[Understanding, ...]:
-    """Each diagnosis, and what each entry is that it cites."""
+    """Each diagnosis, and a summary of each entry that it cites."""
     ours = {entry.seq: entry for entry in entries}
     calls = {
         entry.payload.get("permit"): entry.payload["action"]
@@ -224,13 +224,13 @@ def _read_understandings(app: App, entries: Sequence[Entry]) -> tuple[Understand
             cited = ours.get(seq) or app.store.entries.get(seq)
             kind = "missing" if cited is None else cited.kind.value
             if cited is None:
-                says = "there is no such entry"
+                says = "the entry does not exist"
             elif cited.kind is Kind.PURGED:
-                says = "it was purged since"
+                says = "the entry was purged"
             elif cited.kind is Kind.OBSERVED:
                 findings = cited.payload.get("findings") or ()
                 broken = sum(finding.get("health") == "broken" for finding in findings)
-                says = f"a look: {broken} of {len(findings)} findings broken"
+                says = f"observation: {broken} of {len(findings)} findings broken"
             elif cited.kind is Kind.TOOL_RESULT and cited.payload.get("permit") in calls:
                 says = command_of(calls[cited.payload.get("permit")])[:SAYS_CHARACTERS_MAX]
             else:
@@ -252,10 +252,10 @@ def _read_breaks(
     all together.
     """
     filed = {
-        (str(one.get("invariant")), str(one.get("target"))): entry.seq
+        (str(violation.get("invariant")), str(violation.get("target"))): entry.seq
         for entry in reversed(entries)
         if entry.kind in (Kind.TICKET_OPENED, Kind.TICKET_GREW)
-        for one in entry.payload.get("violations") or ()
+        for violation in entry.payload.get("violations") or ()
     }
     held = [proven.proof for proven in proofs if proven.proof.held]
     proof = held[-1] if held and ticket.state is TicketState.RESOLVED else None
@@ -265,21 +265,21 @@ def _read_breaks(
             if condition.health is Health.HEALTHY:
                 well[condition.invariant, condition.target] = condition.since
     breaks = []
-    for one in ticket.violations:
-        until = well.get((one.invariant, one.target))
+    for violation in ticket.violations:
+        until = well.get((violation.invariant, violation.target))
         if proof is None:
-            until = until and max(until, one.since)
-        elif until is None or not one.since <= until <= proof.until:
-            until = max(proof.since, one.since)
+            until = until and max(until, violation.since)
+        elif until is None or not violation.since <= until <= proof.until:
+            until = max(proof.since, violation.since)
         breaks.append(
             Break(
-                invariant=one.invariant,
-                target=one.target,
-                severity=one.severity,
-                detail=one.detail,
-                since=one.since,
+                invariant=violation.invariant,
+                target=violation.target,
+                severity=violation.severity,
+                detail=violation.detail,
+                since=violation.since,
                 until=until,
-                seq=filed.get((one.invariant, one.target)),
+                seq=filed.get((violation.invariant, violation.target)),
             )
         )
     return tuple(breaks)
@@ -293,10 +293,14 @@ def _measure_impact(
     now: datetime,
 ) -> Impact:
     named = understandings[-1].diagnosis.affected if understandings else ()
-    affected = tuple(dict.fromkeys([*(one.target for one in breaks), *named]))
+    affected = tuple(dict.fromkeys([*(violation.target for violation in breaks), *named]))
     until = clock.over_at or clock.ended_at
-    meanwhile = [one for one in looks if clock.began_at <= one.at and one.at < (until or now)]
-    unseen = [one.target for look in meanwhile for one in look.seen if one.problem]
+    meanwhile = [
+        observation
+        for observation in looks
+        if clock.began_at <= observation.at and observation.at < (until or now)
+    ]
+    unseen = [sighting.target for look in meanwhile for sighting in look.seen if sighting.problem]
     end = clock.over_at or (None if clock.ended_at else now)
     return Impact(
         breaks=breaks,
@@ -314,15 +318,15 @@ def _find_alike(
 ) -> Mapping[int, str]:
     """Other tickets of the subject with the same cause, or with the same root broken."""
     others = {
-        one.id: one
-        for one in app.store.tickets.find(subject=ticket.subject, limit=ALIKE_MAX)
-        if one.id != ticket.id
+        other.id: other
+        for other in app.store.tickets.find(subject=ticket.subject, limit=ALIKE_MAX)
+        if other.id != ticket.id
     }
     root = ticket.violations[0].key if ticket.violations else ""
     found = {
-        number: "the same break"
-        for number, one in others.items()
-        if one.violations and one.violations[0].key == root
+        number: "the same violation"
+        for number, other in others.items()
+        if other.violations and other.violations[0].key == root
     }
     if understandings and others:
         cause = understandings[-1].diagnosis.cause
@@ -336,10 +340,10 @@ def _redact(value: Any, redact: Callable[[str], str]) -> Any:
     if type(value) is str:
         return redact(value) if value else value
     if isinstance(value, tuple):
-        return tuple(_redact(one, redact) for one in value)
+        return tuple(_redact(inner, redact) for inner in value)
     if isinstance(value, Mapping):
-        return {name: _redact(one, redact) for name, one in value.items()}
+        return {name: _redact(inner, redact) for name, inner in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {one.name: _redact(getattr(value, one.name), redact) for one in fields(value)}
+        parts = {field.name: _redact(getattr(value, field.name), redact) for field in fields(value)}
         return replace(value, **parts)
     return value

@@ -1,4 +1,4 @@
-"""The contents of a report, whatever it is rendered as: headings, paragraphs, tables, lists."""
+"""The contents of a report in every format: headings, paragraphs, tables and lists."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list; with `boxes` one to be ticked off."""
+    """A list; with `boxes` a checklist."""
 
     items: tuple[Line, ...]
     boxes: bool = False
@@ -77,14 +77,14 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines to be read as they are."""
+    """Preformatted lines."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """Where charts go, in what can show them."""
+    """The place of the charts, in formats that can show them."""
 
 
 Block = Heading | Paragraph | Table | Bullets | Code | Charts
@@ -103,30 +103,38 @@ def blocks_of(report: Report) -> tuple[Block, ...]:
     blocks.append(_heading("Impact"))
     rows = []
     for broken in impact.breaks:
-        lasted = "not known to be over"
+        lasted = "still broken"
         if broken.until:
             lasted = span((broken.until - broken.since).total_seconds())
         names = (_code(broken.target), _code(broken.invariant), broken.severity)
         since = time_of_day(broken.since, day)
         rows.append(_row(*names, since, lasted, broken.detail or "-", _seq(broken.seq)))
-    head = ("target", "invariant", "severity", "since (UTC)", "lasted", "seen", "entry")
+    head = ("target", "invariant", "severity", "since (UTC)", "duration", "observed", "entry")
     blocks.append(Table(head, tuple(rows)))
     of = f" ({len(impact.affected)} of {plural(impact.targets, 'part')})" if impact.targets else ""
     blocks.append(Paragraph(_line("Affected: ", *_list_names(impact.affected), f"{of}.")))
     if impact.unseen:
         blocks.append(
-            Paragraph(_line("Could not be seen meanwhile: ", *_list_names(impact.unseen), "."))
+            Paragraph(_line("Not observable meanwhile: ", *_list_names(impact.unseen), "."))
         )
     for alert in report.alerts:
-        state = "fires still" if alert.firing else f"cleared {moment(alert.cleared_at)}"
+        state = "still firing" if alert.firing else f"cleared {moment(alert.cleared_at)}"
         name, trigger = Span(alert.name, "code"), Span(alert.trigger, "code")
         rest = f" ({state}): {alert.summary}"
         blocks.append(Paragraph(_line("Reported from outside: ", name, " of ", trigger, rest)))
     if impact.changes:
-        blocks.append(Paragraph(_line(f"What moved, by {plural(impact.looks, 'look')} around it:")))
+        blocks.append(
+            Paragraph(_line(f"Changed readings ({plural(impact.looks, 'observation')}):"))
+        )
         changes = (
-            _row(_code(one.target), _code(one.reading), one.before, one.during, one.after)
-            for one in impact.changes
+            _row(
+                _code(change.target),
+                _code(change.reading),
+                change.before,
+                change.during,
+                change.after,
+            )
+            for change in impact.changes
         )
         blocks.append(
             Table(("target", "reading", "before", "while broken", "after"), tuple(changes))
@@ -168,11 +176,11 @@ def _list_names(names: Sequence[str]) -> Iterator[str | Span]:
         yield Span(", " if at else "")
         yield Span(name, "code")
     if not names:
-        yield "nothing by name"
+        yield "no target"
 
 
 def _cause(report: Report) -> Iterator[Block]:
-    """The diagnosis with its evidence, then what else was weighed."""
+    """The diagnosis with its evidence, then the alternatives."""
     yield _heading("Cause")
     cause = report.cause
     if cause is None:
@@ -186,8 +194,8 @@ def _cause(report: Report) -> Iterator[Block]:
     items = []
     for evidence in diagnosis.evidence:
         if evidence.seq is None:
-            claim = Span("a claim", "strong")
-            items.append(_line(f"{evidence.sentence} (", claim, ", with no entry behind it)"))
+            claim = Span("unproven claim", "strong")
+            items.append(_line(f"{evidence.sentence} (", claim, ": no entry supports it)"))
         elif evidence.seq in sources:
             says = Span(sources[evidence.seq], "code")
             items.append(_line(f"{evidence.sentence} (entry {evidence.seq}: ", says, ")"))
@@ -195,29 +203,34 @@ def _cause(report: Report) -> Iterator[Block]:
             items.append(_line(f"{evidence.sentence} (entry {evidence.seq})"))
     yield Bullets(tuple(items))
     if earlier := report.understandings[:-1]:
-        yield Paragraph(_line("Thought before, and given up:"))
+        yield Paragraph(_line("Earlier diagnoses, rejected:"))
         items = [
             _line(
-                *_blame(one.diagnosis.cause, one.diagnosis.target),
-                f": {one.diagnosis.summary} (entry {one.seq})",
+                *_blame(understanding.diagnosis.cause, understanding.diagnosis.target),
+                f": {understanding.diagnosis.summary} (entry {understanding.seq})",
             )
-            for one in earlier
+            for understanding in earlier
         ]
         yield Bullets(tuple(items))
-    yield _heading("What else it could have been")
+    yield _heading("Alternatives")
     items = [
-        _line(*_blame(one.cause, one.target), f": {one.why_rejected}")
-        for one in diagnosis.alternatives
+        _line(*_blame(alternative.cause, alternative.target), f": {alternative.why_rejected}")
+        for alternative in diagnosis.alternatives
     ]
-    yield Bullets(tuple(items)) if items else Paragraph(_line("Nothing else was weighed."))
+    yield Bullets(tuple(items)) if items else Paragraph(_line("No alternatives were considered."))
     if not diagnosis.options:
         return
-    yield Paragraph(_line("What could have been done about it:"))
+    yield Paragraph(_line("Options:"))
     rows = tuple(
-        _row(_code(one.action), one.risk, "yes" if one.reversible else "no", one.trade_off or "-")
-        for one in diagnosis.options
+        _row(
+            _code(option.action),
+            option.risk,
+            "yes" if option.reversible else "no",
+            option.trade_off or "-",
+        )
+        for option in diagnosis.options
     )
-    yield Table(("option", "risk", "can be taken back", "price"), rows)
+    yield Table(("option", "risk", "reversible", "trade-off"), rows)
     yield Paragraph(_line("Chosen: ", Span(diagnosis.choice, "code"), f". {diagnosis.why}"))
 
 
@@ -226,9 +239,9 @@ def _blame(cause: str, target: str) -> Line:
 
 
 def _actions(report: Report) -> Iterator[Block]:
-    """What was changed, one heading for each; what only looked, in a table; and the proofs."""
+    """One heading for each change, a table of read-only commands, and the proofs."""
     day = report.clock.began_at
-    yield _heading("What was done")
+    yield _heading("Actions")
     if not report.done:
         yield Paragraph(_line("Nothing was changed."))
     for number, deed in enumerate(report.done, 1):
@@ -241,14 +254,14 @@ def _actions(report: Report) -> Iterator[Block]:
         about += [f"Verdict: {verdict_of(deed)}", f"Allowed: {permission_of(deed.permission)}"]
         items = [_line(text) for text in about]
         if deed.undone is not None:
-            items.append(_line(f"Taken back (entry {deed.undone})"))
+            items.append(_line(f"Rolled back (entry {deed.undone})"))
         elif deed.undo:
-            items.append(_line("Can be taken back with: ", Span(deed.undo, "code")))
+            items.append(_line("Rollback: ", Span(deed.undo, "code")))
         ended = f" to {deed.result_seq}" if deed.result_seq not in (None, deed.seq) else ""
         items.append(_line(f"Entries: {deed.seq}{ended}"))
         yield Bullets(tuple(items))
         if deed.output:
-            yield Paragraph(_line(f"It said{' (the end of it)' if deed.truncated else ''}:"))
+            yield Paragraph(_line(f"Output{' (last lines)' if deed.truncated else ''}:"))
             yield Code(deed.output)
     rows = []
     for question in report.questions:
@@ -256,7 +269,7 @@ def _actions(report: Report) -> Iterator[Block]:
         why, result = question.reasoning or "-", result_of(question)
         rows.append(_row(at, command, why, result, _seq(question.seq)))
     if rows:
-        yield Paragraph(_line(f"Looked at, without changing anything ({len(rows)}):"))
+        yield Paragraph(_line(f"Read-only commands ({len(rows)}):"))
         yield Table(("time (UTC)", "command", "why", "result", "entry"), tuple(rows))
     yield _heading("Proof")
     rows = []
@@ -266,46 +279,48 @@ def _actions(report: Report) -> Iterator[Block]:
         numbers = (str(proof.looks), span(proof.stable_s))
         rows.append(_row(at, held, *numbers, proof.detail, _seq(proven.seq)))
     if rows:
-        yield Table(("time (UTC)", "proof", "looks", "stable", "seen", "entry"), tuple(rows))
+        yield Table(("time (UTC)", "proof", "checks", "stable", "observed", "entry"), tuple(rows))
     else:
-        yield Paragraph(_line("There is none."))
+        yield Paragraph(_line("No proof was recorded."))
 
 
 def _closing(report: Report) -> Iterator[Block]:
-    """What is left to do, who took part, and what the report rests on."""
+    """Follow-ups, agents and people, and the entries that the report is based on."""
     yield _heading("Follow-ups")
     if report.follow_ups:
         items = []
-        for one in report.follow_ups:
-            named = (("entry", "entries", one.seqs), ("ticket", "tickets", one.tickets))
+        for follow_up in report.follow_ups:
+            named = (("entry", "entries", follow_up.seqs), ("ticket", "tickets", follow_up.tickets))
             refs = [
                 f"{noun if len(numbers) == 1 else nouns} {', '.join(map(str, numbers))}"
                 for noun, nouns, numbers in named
                 if numbers
             ]
             where = f" ({', '.join(refs)})" if refs else ""
-            see = (" See ", Span(one.command, "code")) if one.command else ()
-            items.append(_line(one.text, *see, where))
+            see = (" See ", Span(follow_up.command, "code")) if follow_up.command else ()
+            items.append(_line(follow_up.text, *see, where))
         yield Bullets(tuple(items), boxes=True)
     else:
-        yield Paragraph(_line("Nothing in the record asks for more."))
-    yield _heading("Who")
+        yield Paragraph(_line("None."))
+    yield _heading("Agents and people")
     rows = []
     for mind in report.minds:
         took = (mind.finished_at - mind.started_at).total_seconds() if mind.finished_at else None
         others = ", ".join(map(mind_name, mind.others))
-        name = f"{mind_name(mind.model)}{f'; in its place: {others}' if others else ''}"
+        name = f"{mind_name(mind.model)}{f'; fallback: {others}' if others else ''}"
         cells = (mind.state, str(mind.turns), span(took), cost_of(mind.spent))
         rows.append(_row(name, _code(mind.run), *cells))
     if rows:
-        yield Table(("mind", "run", "state", "turns", "took", "cost"), tuple(rows))
+        yield Table(("model", "run", "state", "turns", "duration", "cost"), tuple(rows))
     else:
-        yield Paragraph(_line("No mind has worked on it."))
+        yield Paragraph(_line("No agent has worked on the ticket."))
     if report.people:
-        yield Bullets(tuple(_line(f"{one.name}: {', '.join(one.did)}") for one in report.people))
+        yield Bullets(
+            tuple(_line(f"{person.name}: {', '.join(person.did)}") for person in report.people)
+        )
     numbers = f" ({report.first_seq} to {report.last_seq})" if report.first_seq else ""
-    cut = "; there are more than fit here" if report.cut else ""
+    cut = "; later entries are left out" if report.cut else ""
     entries = plural(report.entries, "entry", "entries")
     written = f"Written {moment(report.written_at)} from {entries} of the ledger{numbers}{cut}."
     verify = Span("operator audit verify", "code")
-    yield Paragraph(_line(f"{written} Whether they are whole: ", verify))
+    yield Paragraph(_line(f"{written} To verify them: ", verify))

@@ -53,7 +53,7 @@ __all__ = [
 _INSIDE = re.compile(r"[\\`*_\[\]<>|~&$]")
 # What begins something at the start of a line: headings, lists, quotes, rules, tables.
 _STARTS = re.compile(r"^(?:[#+=:-]|\d{1,9}(?=[.)](?:\s|$)))")
-# What a renderer would make a link of, although nobody marked it as one.
+# Text that a renderer would turn into a link.
 _LINKS = re.compile(r"(?i)(?<=[a-z])(:)(?=//)|(?<=www)(\.)|(?<=mailto)(:)|(?<=xmpp)(:)")
 _BLANKS = re.compile(r"\s+")
 _RUNS = re.compile("`+")
@@ -62,7 +62,7 @@ MARKS_MAX = 12
 LEGEND = {"detected": "ticket opened", "action": "something was done", "proven": "proven"}
 # A cell of so little text stays on one line.
 SHORT_CHARACTERS_MAX = 24
-# Whoever may read the home may read a report of it; nobody else has a say by default.
+# A report is as private as the home that it describes.
 PRIVATE = 0o600
 
 
@@ -103,7 +103,7 @@ def block(text: str) -> Sequence[str]:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
     """A table of cells that are Markdown already."""
     lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(one)} |" for one in lines]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def as_markdown(report: Report) -> str:
@@ -242,7 +242,7 @@ def write_report(file: Path, text: str) -> None:
         # A link leads to what is replaced; what is no ordinary file, such as a device, stays.
         place = Path(os.path.realpath(file))
         if place.exists() and not place.is_file():
-            raise OSError(0, "it is no ordinary file")
+            raise OSError(0, "it is not a regular file")
         draft = place.with_name(f".{place.name}.{os.getpid()}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
         try:

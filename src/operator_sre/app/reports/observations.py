@@ -39,7 +39,7 @@ def looks_around(
 ) -> tuple[Observation, ...]:
     """The looks from a while before until a while after, oldest first.
 
-    Those that runs cite are in the ledger, and stay there when the others are forgotten.
+    Observations that runs cite stay in the ledger when the others are deleted.
     """
     lasted_s = (until - since).total_seconds()
     margin = timedelta(seconds=min(MARGIN_S_MAX, max(MARGIN_S_MIN, lasted_s)))
@@ -51,7 +51,7 @@ def looks_around(
             with suppress(msgspec.ValidationError):
                 cited = from_json(Observation, entry.payload.get("observation"))
                 looks[cited.at] = cited
-    # Every look of the first while; of what lasted longer, some of the rest at even distances.
+    # Every observation of the first minutes; of the rest, some at even distances.
     after, start, count = app.store.observations.after, begin, 0
     while count < LOOKS_MAX:
         page = after(subject, start, limit=PAGE)
@@ -101,10 +101,10 @@ def _looks_at(looks: Sequence[Observation], target: str) -> Iterator[tuple[Obser
 def changes_of(
     looks: Sequence[Observation], targets: Sequence[str], *, since: datetime, until: datetime | None
 ) -> tuple[ReadingChange, ...]:
-    """Readings that were steady before, and something else while it was broken.
+    """Readings that were steady before the incident and different during it.
 
-    Those of affected targets come first: the root, then the others. Not too many of one target,
-    and not too many in all. What goes up all the time, such as an uptime, is no news.
+    Affected targets come first, the root before the others. The number is limited for each target
+    and in all. Readings that always grow, such as an uptime, are left out.
     """
     early = [look for look in looks if look.at < since]
     before = _values_of(early)
@@ -117,7 +117,7 @@ def changes_of(
     found = []
     for (target, reading), broken in during.items():
         calm = before.get((target, reading), [])
-        if early and _moved(calm, broken):
+        if early and _has_moved(calm, broken):
             later = after.get((target, reading), [])
             texts = _range(calm), _range(broken), _range(later[-1:])
             rank = targets.index(target) if target in targets else len(targets)
@@ -134,7 +134,7 @@ def changes_of(
 
 
 def _values_of(looks: Iterable[Observation]) -> dict[tuple[str, str], list[Value]]:
-    """What each reading of each target was, oldest first; what is empty is none."""
+    """The values of each reading of each target, oldest first, without empty ones."""
     values: dict[tuple[str, str], list[Value]] = {}
     for look in looks:
         for seen in look.seen:
@@ -144,8 +144,8 @@ def _values_of(looks: Iterable[Observation]) -> dict[tuple[str, str], list[Value
     return values
 
 
-def _moved(calm: Sequence[Value], broken: Sequence[Value]) -> bool:
-    """Whether something was otherwise; figures have to leave what they were by a quarter."""
+def _has_moved(calm: Sequence[Value], broken: Sequence[Value]) -> bool:
+    """Whether a reading changed; figures have to leave their range by a quarter."""
     if not calm or not broken:
         return not calm and any(value is True or isinstance(value, str) for value in broken)
     old, new = _numbers(calm), _numbers(broken)
@@ -177,5 +177,5 @@ def _range(values: Sequence[Value]) -> str:
     if len(numbers) == len(values):
         low, high = figure(min(numbers)), figure(max(numbers))
         return low if low == high else f"{low} to {high}"
-    words = list(dict.fromkeys(figure(one) for one in values))
+    words = list(dict.fromkeys(figure(value) for value in values))
     return ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")

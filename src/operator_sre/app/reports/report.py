@@ -47,7 +47,7 @@ NAMED_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When it began, was seen, was taken up, was repaired and was over, as far as that is known.
+    """The known times of an incident: start, detection, claim, repair and recovery.
 
     `began_at` is when it was first seen broken. `over_at` is when it was first seen to hold for
     good, and `ended_at` is when the ticket came to its end.
@@ -64,7 +64,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One line of the timeline; `seq` is the entry that records it, None where a look did."""
+    """One line of the timeline; `seq` is its entry, None for an observation."""
 
     at: datetime
     step: str
@@ -75,7 +75,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One invariant that was broken at one target; `until` is None while nobody saw it hold."""
+    """One violated invariant at one target; `until` is None while it is not known to hold."""
 
     invariant: str
     target: str
@@ -101,7 +101,7 @@ class ReadingChange:
 class Impact:
     """What was broken, for how long, and what of it could be read.
 
-    `targets` is how many parts were looked at, `unseen` are those that could not be seen meanwhile.
+    `targets` counts the observed targets, `unseen` names the targets that could not be.
     `looks` is how many looks the report rests on.
     """
 
@@ -138,7 +138,7 @@ class Understanding:
 class Permission:
     """Why something could run: by policy, by a standing rule, or by people.
 
-    `state` is that of a request to people, and empty where nobody was asked.
+    `state` is that of the approval request, and empty without one.
     """
 
     how: str
@@ -153,7 +153,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class ReportedAction:
-    """One command or tool call: what was wanted, what the gate said, who let it, what became of it.
+    """One command or tool call with its verdict, its permission and its result.
 
     `changes` is False for what only looks. `undo` takes it back, `undone` is the entry that did.
     """
@@ -185,7 +185,7 @@ class ReportedAction:
 
     @property
     def ok(self) -> bool:
-        """It ran to its end and said so."""
+        """The command ran and succeeded."""
         return self.outcome == "ran" and self.exit_code == 0
 
 
@@ -227,7 +227,7 @@ class Mind:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who had a part in it, and what they did."""
+    """A person, and what they did."""
 
     name: str
     did: tuple[str, ...]
@@ -235,7 +235,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One incident, told for people who were not there."""
+    """One incident, for people who were not involved."""
 
     ticket: int
     title: str
@@ -268,23 +268,23 @@ class Report:
 
     @property
     def cause(self) -> Understanding | None:
-        """The last diagnosis, which is the one that counts."""
+        """The last diagnosis, which counts."""
         return self.understandings[-1] if self.understandings else None
 
     @property
     def done(self) -> tuple[ReportedAction, ...]:
         """What was changed, or should have been."""
-        return tuple(one for one in self.deeds if one.changes)
+        return tuple(deed for deed in self.deeds if deed.changes)
 
     @property
     def questions(self) -> tuple[ReportedAction, ...]:
         """What only looked."""
-        return tuple(one for one in self.deeds if not one.changes)
+        return tuple(deed for deed in self.deeds if not deed.changes)
 
     @property
     def proof(self) -> Proven | None:
         """The proof that ended it; None where there is none."""
-        held = [one for one in self.proofs if one.proof.held]
+        held = [proven for proven in self.proofs if proven.proof.held]
         return held[-1] if held and self.state == "resolved" else None
 
 
@@ -306,12 +306,12 @@ def share(probability: float) -> str:
 
 
 def mind_name(model: str) -> str:
-    """How people call a mind."""
+    """The display name of a model."""
     return "the built-in reasoner" if model == BUILT_IN else model
 
 
 def cost_of(spent: Spent) -> str:
-    """What thinking cost; a dash for what is free."""
+    """The cost of the model; a dash where there is none."""
     if not spent.tokens and not spent.usd:
         return "-"
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
@@ -319,7 +319,7 @@ def cost_of(spent: Spent) -> str:
 
 
 def facts_of(report: Report) -> Sequence[tuple[str, str]]:
-    """What stands at the top of it, by name."""
+    """The facts at the top of the report, by name."""
     clock = report.clock
     minds = dict.fromkeys(mind_name(mind.model) for mind in report.minds)
     facts = [
@@ -330,42 +330,42 @@ def facts_of(report: Report) -> Sequence[tuple[str, str]]:
     ]
     steps = (
         ("ticket opened", clock.detected_at),
-        ("understood", clock.understood_at),
+        ("diagnosed", clock.understood_at),
         ("repaired", clock.repaired_at),
-        ("holds since", clock.over_at),
-        ("all held from", report.proof.proof.since if report.proof else None),
-        ("ended", clock.ended_at),
+        ("healthy since", clock.over_at),
+        ("proof starts", report.proof.proof.since if report.proof else None),
+        ("closed", clock.ended_at),
     )
     for name, at in steps:
         if at is not None:
             after = span((at - clock.began_at).total_seconds())
             facts.append((name, f"{moment(at)} (+{after})"))
     facts.append(("broken for", span(report.impact.lasted_s)))
-    facts.append(("who thought", ", ".join(minds) or "nobody"))
+    facts.append(("model", ", ".join(minds) or "none"))
     if report.assignee:
         facts.append(("assigned to", report.assignee))
-    facts.append(("cost of thinking", cost_of(report.spent)))
+    facts.append(("model cost", cost_of(report.spent)))
     if report.reason:
-        facts.append(("in short", report.reason))
+        facts.append(("result", report.reason))
     return [(name, text) for name, text in facts if text != "-"]
 
 
 def verdict_of(deed: ReportedAction) -> str:
-    """What the gate thought of it."""
+    """The gate's verdict in a line."""
     if not deed.level:
-        return "it was never judged"
+        return "not judged"
     rules = f" [{', '.join(deed.rules)}]" if deed.rules else ""
     explanation = f": {deed.explanation}" if deed.explanation else ""
-    back = {True: ", can be taken back", False: ", cannot be taken back"}
+    back = {True: ", reversible", False: ", not reversible"}
     reversible = "" if deed.reversible is None else back[deed.reversible]
     return f"{deed.level.upper()}, risk {deed.risk}{reversible}{explanation}{rules}"
 
 
 def permission_of(permission: Permission) -> str:
-    """Who let it run, or did not."""
+    """Who or what permitted the action."""
     match permission.how:
         case "policy":
-            return "by the policy, without asking"
+            return "by the policy, without approval"
         case "rule":
             return f"by the standing rule {permission.rule}"
         case "people":
@@ -374,15 +374,15 @@ def permission_of(permission: Permission) -> str:
             waited = ""
             if permission.asked_at and permission.decided_at:
                 seconds = (permission.decided_at - permission.asked_at).total_seconds()
-                waited = f", {span(seconds)} after it was asked"
+                waited = f", {span(seconds)} after the request"
             reason = f": {permission.reason}" if permission.reason else ""
             return f"{permission.state}{by}{when}{waited} (request {permission.approval}){reason}"
         case _:
-            return "nobody allowed it"
+            return "not permitted"
 
 
 def result_of(deed: ReportedAction) -> str:
-    """What became of it, in a line."""
+    """The result of the action in a line."""
     if deed.outcome == "ran":
         lines = deed.output.splitlines()
         last = f": {lines[-1].strip()}" if lines else ""
@@ -390,20 +390,20 @@ def result_of(deed: ReportedAction) -> str:
     if deed.outcome == "refused":
         return f"not run: {' '.join(deed.output.split())}"
     if not deed.outcome:
-        return "waits for a person" if deed.permission.state == "pending" else "not over"
+        return "pending approval" if deed.permission.state == "pending" else "not finished"
     return deed.outcome.replace("_", " ")
 
 
 def summary_of(report: Report) -> tuple[str, ...]:
-    """What happened, why, what was done, and whether it is over."""
+    """What happened, why, what was done, and the state of the incident."""
     first = report.impact.breaks[0] if report.impact.breaks else None
     where = first.target if first else report.target
     broken = f"{first.invariant} ({first.detail})" if first and first.detail else report.title
     began = moment(report.clock.began_at)
     sentences = [f"On {began}, {where} of {report.subject} broke: {broken}."]
     if len(report.impact.breaks) > 1:
-        others = plural(len(report.impact.breaks) - 1, "more break")
-        sentences.append(f"{others} belonged to the same incident.")
+        others = plural(len(report.impact.breaks) - 1, "more violation")
+        sentences.append(f"The incident includes {others}.")
     if report.cause is not None:
         diagnosis = report.cause.diagnosis
         backed = sum(evidence.seq is not None for evidence in diagnosis.evidence)
@@ -411,9 +411,9 @@ def summary_of(report: Report) -> tuple[str, ...]:
         summary = diagnosis.summary.rstrip(".")
         sentences.append(f"Cause, {share(diagnosis.confidence)} sure{on}: {summary}.")
     elif report.minds:
-        sentences.append("Nobody has said yet why.")
+        sentences.append("The cause is not known yet.")
     else:
-        sentences.append("No mind has worked on it.")
+        sentences.append("No agent has worked on the ticket.")
     questions = len(report.questions)
     done = [deed for deed in report.done if deed.outcome not in ("", "refused")]
     if done:
@@ -421,24 +421,24 @@ def summary_of(report: Report) -> tuple[str, ...]:
         more = f" and {len(done) - NAMED_MAX} more" if len(done) > NAMED_MAX else ""
         people = dict.fromkeys(by for deed in done for by in deed.permission.by)
         who = f", approved by {', '.join(people)}" if people else ""
-        after = f" after {plural(questions, 'question')} that changed nothing" if questions else ""
-        sentences.append(f"What was done{after}: {named}{more}{who}.")
+        after = f" after {plural(questions, 'read-only command')}" if questions else ""
+        sentences.append(f"Changes{after}: {named}{more}{who}.")
     elif report.deeds:
-        sentences.append(f"Nothing was changed; {plural(questions, 'question')} asked.")
+        sentences.append(f"Nothing was changed ({plural(questions, 'read-only command')}).")
     else:
         sentences.append("Nothing was run.")
     lasted = span(report.impact.lasted_s)
     ends = {
-        "resolved": f"It is resolved, {lasted} after it was first seen broken.",
-        "closed": "A person or a removal closed it without a proof.",
-        "escalated": f"It is escalated: a person has to look. {report.reason}".strip(),
-        "watched": "It holds again, and is watched until that can be trusted.",
+        "resolved": f"The incident was resolved {lasted} after the first violation.",
+        "closed": "The ticket was closed without proof.",
+        "escalated": f"The ticket was escalated. {report.reason}".strip(),
+        "watched": "The invariants hold again, and Operator watches them until they are stable.",
     }
-    end = ends.get(report.state, f"It is not over: broken for {lasted} by now.")
+    end = ends.get(report.state, f"The incident is not resolved: broken for {lasted} so far.")
     if report.proof is not None:
         proof = report.proof.proof
         end = (
-            f"It was broken for {lasted}, and is resolved with a proof"
-            f" ({plural(proof.looks, 'look')} over {span(proof.stable_s)})."
+            f"The incident lasted {lasted} and is resolved with proof"
+            f" ({plural(proof.looks, 'check')} over {span(proof.stable_s)})."
         )
     return (*sentences, end)

@@ -26,9 +26,9 @@ __all__ = ["clock_of", "read_actions", "timeline_of"]
 OUTPUT_LINES_MAX = 12
 OUTPUT_CHARACTERS_MAX = 1200
 MOMENTS_MAX = 300
-# What decides that a call takes another one back; why it was wanted does not.
+# The fields by which a call is recognized as the rollback of another.
 _SAME = ("tool", "arguments", "target")
-# Thoughts are told by what came of them, verdicts and permits by what ran.
+# Other lines of the timeline already cover these entries.
 _LEFT_OUT = frozenset(
     {
         *(Kind.REASONING, Kind.VERDICT, Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.TOOL_STARTED),
@@ -41,7 +41,7 @@ _ENDS = frozenset({Kind.TICKET_RESOLVED, Kind.TICKET_CLOSED})
 
 @dataclass(slots=True)
 class _Books:
-    """What is known while one reads on: by permit, by request, by action."""
+    """State while the entries are read: by permit, by request, by action."""
 
     verdicts: list[Entry] = field(default_factory=list)
     minted: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -81,18 +81,20 @@ def read_actions(entries: Sequence[Entry]) -> tuple[ReportedAction, ...]:
                 found.append(_deed(books, entry, _verdict_of(books, entry), entry))
     found += [_deed(books, call, books.judged.get(key), None) for key, call in books.calls.items()]
     # People were asked about these, and nothing has come of it yet.
-    asked = {_key(one.payload["approval"]["action"]) for one in books.asked.values()}
+    requested = {_key(request.payload["approval"]["action"]) for request in books.asked.values()}
     found += [
         _deed(books, verdict, verdict, None)
         for verdict in books.verdicts
-        if _key(verdict.payload["action"]) in asked
+        if _key(verdict.payload["action"]) in requested
     ]
     found.sort(key=lambda deed: deed.seq)
-    # Each deed names the entry of the later one that took it back.
+    # Each action names the entry of its rollback.
     linked = []
     for at, deed in enumerate(found):
         wanted = undos.get(deed.result_seq or 0)
-        back = [one.seq for one in found[at + 1 :] if one.ok and keys.get(one.seq) == wanted]
+        back = [
+            later.seq for later in found[at + 1 :] if later.ok and keys.get(later.seq) == wanted
+        ]
         linked.append(replace(deed, undone=back[0]) if wanted is not None and back else deed)
     return tuple(linked)
 
@@ -138,9 +140,9 @@ def _deed(books: _Books, begun: Entry, judged: Entry | None, ended: Entry | None
         result_seq=ended.seq if ended else None,
         undo=command_of(result["undo"]) if result.get("undo") else "",
         left=tuple(
-            f"{one['name']} (pid {one['process']['pid']})"
-            for one in result.get("left") or ()
-            if not one.get("ended")
+            f"{process['name']} (pid {process['process']['pid']})"
+            for process in result.get("left") or ()
+            if not process.get("ended")
         ),
     )
 
@@ -161,7 +163,7 @@ def _permission(books: _Books, begun: Entry, action: Mapping[str, Any]) -> Permi
             return Permission("nobody")
         rule = minted.get("rule")
         return Permission("rule", rule=str(rule)) if rule else Permission("policy")
-    asked = books.asked.get(number)
+    request = books.asked.get(number)
     answers = books.answers.get(number, [])
     last = answers[-1].payload if answers else {}
     people = [
@@ -174,7 +176,7 @@ def _permission(books: _Books, begun: Entry, action: Mapping[str, Any]) -> Permi
         "people",
         state=str(last.get("state", "pending")),
         approval=number,
-        asked_at=asked.at if asked else None,
+        asked_at=request.at if request else None,
         decided_at=answers[-1].at if answers else None,
         by=tuple(dict.fromkeys(filter(None, people))),
         reason=str(last.get("reason", "")),
@@ -191,7 +193,7 @@ def clock_of(
     deeds: Sequence[ReportedAction],
     breaks: Sequence[Break],
 ) -> Clock:
-    """When it began, was seen, taken up, repaired and over."""
+    """When the incident began, was detected, claimed, repaired and resolved."""
     first: dict[Kind, datetime] = {}
     for entry in entries:
         first.setdefault(entry.kind, entry.at)
@@ -205,7 +207,7 @@ def clock_of(
         detected_at=ticket.opened_at,
         taken_at=first.get(Kind.TICKET_CLAIMED),
         understood_at=first.get(Kind.DIAGNOSIS),
-        repaired_at=next((one.at for one in entries if over and one.seq == repaired), None),
+        repaired_at=next((event.at for event in entries if over and event.seq == repaired), None),
         over_at=max(held) if held and len(held) == len(breaks) else None,
         ended_at=last[-1] if last and over else None,
     )
@@ -214,21 +216,25 @@ def clock_of(
 def timeline_of(
     entries: Sequence[Entry], deeds: Sequence[ReportedAction], breaks: Sequence[Break]
 ) -> tuple[Moment, ...]:
-    """What happened, oldest first, as people tell it to each other.
+    """What happened, oldest first.
 
-    Of too much the beginning and the end stay; how much is missing stands between them.
+    A long timeline keeps its beginning and its end; a line between them counts the rest.
     """
     done = {deed.result_seq or deed.seq: deed for deed in deeds}
     moments = [
-        Moment(one.since, "break", f"{one.target}: {one.invariant} is broken: {one.detail}")
-        for one in breaks[:1]
+        Moment(
+            violation.since,
+            "break",
+            f"{violation.target}: {violation.invariant} is broken: {violation.detail}",
+        )
+        for violation in breaks[:1]
     ]
     for entry in entries:
         moments += _moments(entry, done.get(entry.seq))
-    moments.sort(key=lambda one: (one.at, one.seq or 0))
+    moments.sort(key=lambda moment: (moment.at, moment.seq or 0))
     half = MOMENTS_MAX // 2
     if len(moments) > MOMENTS_MAX:
-        left = f"{len(moments) - 2 * half} more are left out here"
+        left = f"{len(moments) - 2 * half} entries left out"
         gap = Moment(moments[half].at, "...", left, moments[half].seq)
         moments = [*moments[:half], gap, *moments[-half:]]
     return tuple(moments)
@@ -246,32 +252,32 @@ def _moments(entry: Entry, deed: ReportedAction | None) -> Iterator[Moment]:
             elif lines:
                 ended += f", {plural(len(lines), 'line')}"
         else:
-            ended = f"{deed.outcome.replace('_', ' ') or 'not over'}. {first}".strip()
+            ended = f"{deed.outcome.replace('_', ' ') or 'not finished'}. {first}".strip()
         if not deed.changes:
-            step, text = "think", f"looked: {deed.command}: {ended}"
+            step, text = "think", f"checked: {deed.command}: {ended}"
         elif deed.outcome == "refused":
             step, text = "decide", f"not run: {deed.command}: {first}"
         elif not deed.outcome:
-            step, text = "act", f"not over: {deed.command}"
+            step, text = "act", f"not finished: {deed.command}"
         else:
             step, text = "act", f"{deed.command}: {ended}"
         tone = "plain" if not deed.changes else "good" if deed.ok else "warn"
         yield Moment(entry.at, step, text, entry.seq, tone)
     elif entry.kind is Kind.DIAGNOSIS:
-        sure = f"{share(float(payload['confidence']))} sure"
-        text = f"understood, {sure}: {payload['summary']}"
+        confidence = share(float(payload["confidence"]))
+        text = f"diagnosis, {confidence} sure: {payload['summary']}"
         yield Moment(entry.at, "think", text, entry.seq, "strong")
     elif entry.kind is Kind.APPROVAL_REQUESTED:
-        asked = payload["approval"]
-        text = f"a person is asked (request {asked['id']}, risk {asked['risk']})"
+        request = payload["approval"]
+        text = f"approval requested ({request['id']}, risk {request['risk']})"
         yield Moment(entry.at, "decide", text, entry.seq, "warn")
     elif entry.kind is Kind.RUN_STARTED:
-        yield Moment(entry.at, "think", f"{mind_name(payload['model'])} begins", entry.seq)
+        yield Moment(entry.at, "think", f"{mind_name(payload['model'])} starts", entry.seq)
     elif entry.kind is Kind.RUN_FINISHED and payload["state"] != "completed":
         text = f"the run {payload['state']}: {payload['summary']}"
         yield Moment(entry.at, "think", text, entry.seq, "warn")
     elif entry.kind is Kind.REASONING and payload.get("by"):
-        for line in list(lines_of(entry))[:1]:  # who spoke in place of whom, not what was said
+        for line in list(lines_of(entry))[:1]:  # the fallback, without the reasoning
             yield Moment(entry.at, line.step, line.text, entry.seq, line.tone)
     elif entry.kind not in _LEFT_OUT:
         for line in lines_of(entry):

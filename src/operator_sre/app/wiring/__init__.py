@@ -13,7 +13,7 @@ from operator_sre.app.wiring.home import (
 )
 
 if TYPE_CHECKING:
-    # Types that the store hands out; whoever does not look after it starts without them.
+    # Types of the store's maintenance; other callers do not load them.
     from operator_sre.store.backup import Backup, Restored
     from operator_sre.store.maintenance import Maintenance
     from operator_sre.store.migrations import Migrated

@@ -70,7 +70,7 @@ class _Machine:
 
 def build_controls(app: App, name: str) -> Controls:
     """The controls of a subject that is configured or has a rig, or of MACHINE."""
-    is_configured = any(one.name == name for one in app.config.subjects)
+    is_configured = any(subject.name == name for subject in app.config.subjects)
     if name == MACHINE or app.is_alerted(name) or is_configured:
         if app.config.values["profile"] == Profile.LAB:
             raise ConfigError(
@@ -162,7 +162,7 @@ def notes_of(plugin: Plugin, subject: Subject) -> str:
 
 def _add_alerts(app: App, subject: Subject) -> Subject:
     """The subject, with the alerts that triggers report of it."""
-    if not any(one.subject == subject.name for one in app.config.triggers):
+    if not any(trigger.subject == subject.name for trigger in app.config.triggers):
         return subject
     from operator_sre.triggers.subject import WithAlerts
 
@@ -175,7 +175,7 @@ def _build_gate(
     app: App, policy: Callable[[], Policy], restraint: Restraint, targets: Targets
 ) -> Gate:
     def identify(name: str) -> str:
-        """What tells a target from a later one of the same name; "" where nobody knows it."""
+        """The identity of a target, unlike that of a later one of this name; "" if unknown."""
         for target in targets():
             if target.name == name:
                 where = f"{target.host}:{target.port}"
@@ -242,13 +242,16 @@ def build_registry(
     def find_secrets(text: str) -> Iterable[Flaw]:
         yield from secrets_in(text)
         for found in open_redactor(app.config).report(text):
-            yield Flaw(Layer.SECRETS, f"it holds a secret ({found.kind}); hand it in another way.")
+            yield Flaw(
+                Layer.SECRETS,
+                f"it contains a secret ({found.kind}); pass the secret in another way.",
+            )
 
     def rig_hosts() -> tuple[str, ...]:
         found = (
-            (f"[{one.host}]" if ":" in one.host else one.host, one.port)
-            for one in targets()
-            if one.port is not None
+            (f"[{target.host}]" if ":" in target.host else target.host, target.port)
+            for target in targets()
+            if target.port is not None
         )
         return tuple(f"{host}:{port}" for host, port in found)
 
@@ -264,11 +267,13 @@ def build_registry(
 def _hide_files(app: App) -> Hidden:
     """The files that no confined command may read: Operator's own, and credentials of all kinds."""
     config = app.config
-    targets = [target for one in config.subjects for target in one.targets]
+    targets = [target for subject in config.subjects for target in subject.targets]
     accesses = [target.access for target in targets if target.access is not None]
-    named = [*(one.key_file for one in config.models), config.notices.urls_file]
+    named = [*(model.key_file for model in config.models), config.notices.urls_file]
     named += [
-        name for one in accesses for name in (one.key_file, one.password_file, one.token_file)
+        name
+        for access in accesses
+        for name in (access.key_file, access.password_file, access.token_file)
     ]
     files = [Path(name) for name in named if name and not name.startswith(SECRET)]
     own = (config.home, config.ledger_key, *files)

@@ -33,7 +33,7 @@ __all__ = [
     "trials_of",
 ]
 
-# How late a look may be, as a part of its interval, so that many monitors do not ask at once.
+# The jitter of checks, as a part of the interval, so that many monitors do not check at once.
 JITTER = 0.1
 # How long an agent that is stopped waits for what it is doing.
 GRACE_S = 5.0
@@ -68,7 +68,7 @@ def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
         runs_max=int(app.config.number("runs_max")),
         intents=app.store.intents,
         grace_s=GRACE_S,
-        knows=lambda: [*app.subjects(), *(one.name for one in app.config.triggers)],
+        knows=lambda: [*app.subjects(), *(trigger.name for trigger in app.config.triggers)],
     )
 
 

@@ -37,7 +37,7 @@ from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules
 
 if TYPE_CHECKING:
-    # Whoever only reads the store starts without the rest; each part is loaded where it is used.
+    # Readers of the store do not load the rest; each part is loaded where it is used.
     from operator_protocols.domain.limits import Limits
     from operator_protocols.domain.target import Target
     from operator_protocols.ports import (
@@ -150,7 +150,7 @@ class App:
 
     @property
     def initiator(self) -> Initiator:
-        """Who we are, for whoever finds what we began."""
+        """The identity of this process, for the recovery of its commands."""
         from operator_sre.processes.identity import process_of
         from operator_sre.processes.runner.records import boot_id
 
@@ -182,19 +182,21 @@ class App:
         if subject != MACHINE:
             return mode
         # What is about none may touch each of them, so that the strictest word of a person counts.
-        return min([mode, *(one.mode for one in self.store.modes.find())], key=list(Mode).index)
+        return min(
+            [mode, *(setting.mode for setting in self.store.modes.find())], key=list(Mode).index
+        )
 
     def is_rig(self, subject: str) -> bool:
         """True for what the lab runs; a configured subject never is."""
-        configured = any(one.name == subject for one in self.config.subjects)
+        configured = any(configured.name == subject for configured in self.config.subjects)
         return not configured and (self.rig_directory(subject) / "rig.json").exists()
 
     def targets_of(self, subject: str) -> Sequence[Target]:
         """Its parts, as they are configured or as its rig tells."""
-        for one in self.config.subjects:
-            if one.name == subject:
-                read = None if one.targets else self.plugin_of(subject).targets
-                return one.targets if read is None else read(one.options)
+        for configured in self.config.subjects:
+            if configured.name == subject:
+                read = None if configured.targets else self.plugin_of(subject).targets
+                return configured.targets if read is None else read(configured.options)
         if subject == MACHINE or self.is_alerted(subject):
             return ()
         return load_lab().open_rig(self.rig_directory(subject)).targets()
@@ -234,7 +236,7 @@ class App:
         """Why there is no such subject any more; empty when it is there."""
         if subject in self.subjects() or self.is_alerted(subject):
             return ""
-        return f"{subject!r} was taken down or removed: there is nothing left to prove it on."
+        return f"{subject!r} was removed, so nothing can be proven."
 
     def choose(self, named: Sequence[str]) -> list[str]:
         """The subjects that were named, or the only one there is."""
@@ -242,7 +244,9 @@ class App:
 
     def is_alerted(self, subject: str) -> bool:
         """True for what only a trigger sees."""
-        return any(one.name == subject and not one.subject for one in self.config.triggers)
+        return any(
+            trigger.name == subject and not trigger.subject for trigger in self.config.triggers
+        )
 
     def plugin_of(self, name: str) -> Plugin:
         """What knows a subject that is configured or has a rig, or that only a trigger sees."""
@@ -250,7 +254,7 @@ class App:
             from operator_sre.app.alerts import alerted_plugin
 
             return alerted_plugin(self, name)
-        plugins = {one.name: one.plugin for one in self.config.subjects}
+        plugins = {subject.name: subject.plugin for subject in self.config.subjects}
         return find_plugin(plugins.get(name, name))
 
     def settings_of(
@@ -265,7 +269,7 @@ class App:
         from operator_sre.app.description import judge_by
         from operator_sre.app.secret_store import secret_reader
 
-        configured = {one.name: one.options for one in self.config.subjects}
+        configured = {subject.name: subject.options for subject in self.config.subjects}
         options = configured.get(name, {})
         if self.is_rig(name):
             options = load_lab().read_options(self.rig_directory(name))
@@ -309,7 +313,7 @@ def choose_subjects(
 ) -> list[str]:
     """The subjects that were named, or the only one there is.
 
-    One that is neither known here nor installed is not the same as one that has no rig yet.
+    An unknown subject gets another error than an installed one without a rig.
     """
     for name in named:
         if name in known:
@@ -323,9 +327,10 @@ def choose_subjects(
     if len(known) == 1:
         return list(known)
     if not known:
-        raise UsageError("There is no subject to watch.", next_step=START)
+        raise UsageError("No subject is configured.", next_step=START)
     raise UsageError(
-        "There are several subjects.", next_step=f"Name one with --subject: {', '.join(known)}."
+        "Several subjects are configured.",
+        next_step=f"Name one with --subject: {', '.join(known)}.",
     )
 
 
@@ -338,7 +343,7 @@ def open_app(config: Config) -> Iterator[App]:
 
 @contextmanager
 def look_at_app(config: Config) -> Iterator[App]:
-    """The same for whoever changes nothing: a home that is not there yet is not made."""
+    """The same for readers: a home that does not exist is not created."""
     if not isinstance(config.store, Path) or config.store.exists():
         with open_app(config) as app:
             yield app
@@ -362,7 +367,7 @@ def _open_at(config: Config, where: str | Path) -> Iterator[App]:
     def rulebook() -> Rulebook:
         from operator_sre.app.policy import policy_file
 
-        if not policy:  # whoever only reads the store needs no policy
+        if not policy:  # readers of the store need no policy
             policy.append(policy_file(config))
         return policy[0].book()
 
@@ -398,7 +403,7 @@ def _store_rules(config: Config, clock: Clock, key: KeyFile, where: str | Path) 
     def redact(payload: Any) -> Any:
         from operator_sre.app.redaction import open_redactor
 
-        if not redactor:  # made when it is first needed: whoever only reads needs none
+        if not redactor:  # created on first use: readers need none
             redactor.append(open_redactor(config))
         return redactor[0].value(payload)
 
