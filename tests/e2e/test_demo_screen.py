@@ -19,7 +19,7 @@ GONE_S_MAX = 40.0
 # Shorter than the story on a machine that has nothing else to do.
 STORY_S = 22.0
 SIZE, SMALL = (120, 40), (80, 24)
-QUESTION = "The agent asks before it changes anything"
+QUESTION = "Approve this action?"
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_person_goes_through_it_approves_the_repair_and_quits(
     asking.resize(*SMALL)
     asking.shows("● node-1", "cluster · normal", "q quit")
     asking.press("Enter")
-    asking.shows("[3/7] The fault: node_kill", "The fault comes in")
+    asking.shows("[3/7] The fault: node_kill", "Fault in")
     asking.shows(QUESTION, "restart_node(target=node-")
     assert "cluster · recovering" in asking.text
     asking.press("a")

@@ -184,7 +184,7 @@ def test_what_was_seen_answered_and_done_is_recorded(incident: Incident) -> None
     assert (kept.subject, kept.incidents, kept.changes) == (SUBJECT, 1, 1)
     assert kept.looks >= 2
     assert kept.answers >= 1
-    assert kept.source == "the diagnosis that was proven"
+    assert kept.source == "the proven diagnosis"
     (one,) = recording.incidents
     before, after = one.phases
     assert before.change is not None
@@ -235,7 +235,7 @@ def test_a_trial_is_recorded_from_its_bundle_when_its_rig_is_gone(
     folder.mkdir(parents=True)
     (folder / name).write_bytes(incident.bundle.read_bytes())
     kept = record_from(app, database, "c", KEY, tmp_path / "r.json")
-    assert (kept.changes, kept.source) == (1, "the fault that was done")
+    assert (kept.changes, kept.source) == (1, "the injected fault")
     done = _run(replay_file(app, tmp_path / "r.json", "reasoner"))
     assert (done.score.cause_right, done.score.component_at_1) == (True, True)
     same = record_trial(app, facts, entries_in(incident.bundle), tmp_path / "same.json", ticket=1)
@@ -243,7 +243,7 @@ def test_a_trial_is_recorded_from_its_bundle_when_its_rig_is_gone(
     assert (tmp_path / "same.json").read_bytes() == (tmp_path / "r.json").read_bytes()
     with pytest.raises(UsageError, match="left no ledger"):
         record_from(app, database, "c", "empty", tmp_path / "x.json")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         record_from(app, database, "c", KEY, tmp_path / "r.json")
     with pytest.raises(NotFoundError, match="no campaign yet"):
         record_from(app, tmp_path / "none.db", "c", KEY, tmp_path / "x.json")
@@ -418,13 +418,13 @@ def test_a_hostile_or_broken_file_is_one_sentence(incident: Incident, tmp_path: 
         "deep": ("[" * 100_000, "is not whole"),
         "binary": ("\x00\x01", "is not whole"),
         "empty": ("", "is not whole"),
-        "list": ("[]", "no recording"),
-        "newer": (_changed(whole, "schema", to="operator-recording/2"), "no recording"),
+        "list": ("[]", "not a recording"),
+        "newer": (_changed(whole, "schema", to="operator-recording/2"), "not a recording"),
         "kind": (_changed(whole, "incidents", to="x"), "makes no sense"),
         "none": (_changed(whole, "incidents", to=[]), "no incident"),
         "many": (_changed(whole, "incidents", to=whole["incidents"] * 21), "more than 20"),
         "well": (_changed(whole, *incidents, "violations", to=[]), "nothing is broken"),
-        "blind": (_changed(whole, *incidents, "phases", to=[{}]), "without a look"),
+        "blind": (_changed(whole, *incidents, "phases", to=[{}]), "without an observation"),
         "other": (_changed(whole, "subject", to="etcd"), "another subject"),
         "tools": (_changed(whole, "tools", to=tools), "the same name"),
         "number": (_changed(whole, *incidents, "violations", 0, "since", to=7), "makes no sense"),
@@ -436,7 +436,7 @@ def test_a_hostile_or_broken_file_is_one_sentence(incident: Incident, tmp_path: 
             read_recording(file)
         assert "\n" not in str(caught.value), name
         assert len(str(caught.value)) < 600, name
-    with pytest.raises(NotFoundError, match="no recording"):
+    with pytest.raises(NotFoundError, match="not a recording"):
         read_recording(tmp_path / "nowhere.json")
     with pytest.raises(UsageError, match="cannot be read"):
         read_recording(tmp_path)

@@ -179,7 +179,7 @@ def test_facts_are_kept_as_they_are_and_analysed_the_same_again(tmp_path: Path) 
         first = analyse(database.trials("c"), database.campaign("c").campaign)
         assert first == analyse(database.trials("c"), CAMPAIGN)
         other = replace(CAMPAIGN, parallel=4)
-        with pytest.raises(UsageError, match="was begun with other"):
+        with pytest.raises(UsageError, match="was started with other"):
             database.begin(replace(recorded, campaign=other))
         with pytest.raises(NotFoundError):
             database.campaign("d")

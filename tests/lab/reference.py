@@ -25,7 +25,7 @@ def reference() -> str:
     for name in ours:
         plugin = find_plugin(name)
         if plugin.rig is not None and plugin.faults:
-            lines += ["", f"### {name}", "", "| fault | what happens | breaks | right end |"]
+            lines += ["", f"### {name}", "", "| fault | what happens | breaks | correct outcome |"]
             lines += ["|---|---|---|---|", *map(_row, plugin.faults)]
     return "\n".join(lines) + "\n"
 

@@ -210,17 +210,17 @@ def variant_from(table: Any, place: str) -> Variant:
     if mind_name not in tuple(Mind):
         raise ConfigError(
             f"'mind' of the variant in {place} is {mind_name!r}.",
-            next_step=f"Minds: {', '.join(Mind)}.",
+            next_step=f"Valid values: {', '.join(Mind)}.",
         )
     mind = Mind(mind_name)
     settings = _parse_settings(table.get("settings", {}), place)
     # A mind has what it needs, and nothing that it would pass over in silence.
     for key, user in (("model", Mind.MODEL), ("transcript", Mind.TRANSCRIPT)):
         if bool(table.get(key)) != (mind is user):
-            verb = "needs" if mind is user else "has no use for"
-            raise ConfigError(f"The mind {mind.value!r} in {place} {verb} {key!r}.")
+            verb = "needs" if mind is user else "does not take"
+            raise ConfigError(f"{mind.value!r} in {place} {verb} {key!r}.")
     if table.get("prompt") and mind is not Mind.MODEL:
-        raise ConfigError(f"The mind {mind.value!r} in {place} has no use for 'prompt'.")
+        raise ConfigError(f"{mind.value!r} in {place} does not take 'prompt'.")
     return Variant(
         name=table["name"],
         mind=mind,

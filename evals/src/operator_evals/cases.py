@@ -221,7 +221,7 @@ def _describe_tools(case: Case) -> tuple[ToolSpec, ...]:
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tool).lower()
         spec = ToolSpec(
             name=tool,
-            sentence=f"It answers from what was collected: {words}.",
+            sentence=f"Answers from the collected data: {words}.",
             parameters=tuple(parameters),
             risk=Risk.LOW,
             changes=False,

@@ -71,8 +71,8 @@ class Database:
         body, row = _text(recorded.campaign), known.fetchone()
         if row is not None and row[0] != body:
             raise UsageError(
-                f"The campaign {name!r} was begun with other scenarios, variants or settings.",
-                next_step="Give it another name, or go on with the file as it was.",
+                f"The campaign {name!r} was started with other scenarios, variants or settings.",
+                next_step="Use another name, or restore the original file.",
             )
         if row is None:
             values = (name, recorded.started_at, _text(dict(recorded.machine)), body)

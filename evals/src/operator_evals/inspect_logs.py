@@ -168,7 +168,7 @@ def _make_spec(recorded: Recorded, variant: str, names: list[str]) -> Document:
 def _make_sample(names: dict[str, str], scored: Scored) -> Document:
     facts, worth = scored.facts, scored.score
     took = facts.moments.ended
-    outcome = facts.still_after_hold or facts.still or "it is over"
+    outcome = facts.still_after_hold or facts.still or "fault is gone"
     last = facts.diagnoses[-1] if facts.diagnoses else None
     answer = f"{last.cause}@{last.target}" if last else "nothing"
     scores: Document = {}
@@ -179,10 +179,11 @@ def _make_sample(names: dict[str, str], scored: Scored) -> Document:
             name: {"value": 1.0 if value else 0.0, "answer": answer, "explanation": why}
             for name, value in {**values, "harmless": not worth.harm}.items()
         }
-    # What was done to whom, which the mind was not told.
+    # The agent does not see this.
     task = (
-        f"{facts.scenario.fault} is done to {facts.hit or 'nobody'} of {facts.scenario.subject},"
-        f" which breaks: {', '.join(facts.scenario.breaks) or 'nothing'}. The mind is not told."
+        f"{facts.scenario.fault} is injected into {facts.hit or 'no target'} of"
+        f" {facts.scenario.subject},"
+        f" which breaks: {', '.join(facts.scenario.breaks) or 'nothing'}. The agent does not know."
     )
     sample = {
         "id": names[facts.scenario.name],
@@ -227,9 +228,9 @@ def _list_messages(facts: TrialFacts) -> Iterator[Document]:
                 sure = f"{step.cause} at {step.target} ({step.confidence:.0%} sure)"
                 yield {"role": "assistant", "content": f"{step.at_s:.1f} s: {sure}. {step.summary}"}
             case ProofFact():
-                held = "it held" if step.held else "it did not hold"
-                harm = f"; broken since: {', '.join(step.harm)}" if step.harm else ""
-                text = f"{step.at_s:.1f} s: looked again, {held}{harm}."
+                held = "invariants held" if step.held else "invariants did not hold"
+                harm = f"; newly broken: {', '.join(step.harm)}" if step.harm else ""
+                text = f"{step.at_s:.1f} s: verification: {held}{harm}."
                 yield {"role": "user", "content": text}
             case CommandFact():
                 call = {

@@ -236,7 +236,7 @@ def write_recording(recording: Recording, path: Path) -> None:
             file.write(text)
     except FileExistsError:
         raise UsageError(
-            f"{str(path)!r} is there already.", next_step="Name another file with --output."
+            f"{str(path)!r} already exists.", next_step="Name another file with --output."
         ) from None
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}.") from error
@@ -255,20 +255,20 @@ def read_recording(path: Path) -> Recording:
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"The recording {str(path)!r} is not whole: {type(error).__name__}.",
-            next_step="Make it anew with: operator eval record",
+            next_step="Record it again with: operator eval record",
         ) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(
-            f"{str(path)!r} is no recording that this version reads ({SCHEMA}).",
+            f"{str(path)!r} is not a recording that this version reads ({SCHEMA}).",
             next_step="Make one with: operator eval record",
         )
     try:
         recording = from_json(Recording, document)
     except (msgspec.ValidationError, ValueError, OverflowError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
-        raise UsageError(f"The recording {str(path)!r} makes no sense: {why}.") from None
+        raise UsageError(f"The recording {str(path)!r} is invalid: {why}.") from None
     if why := _find_flaw(recording):
-        raise UsageError(f"The recording {str(path)!r} makes no sense: {why}.")
+        raise UsageError(f"The recording {str(path)!r} is invalid: {why}.")
     return recording
 
 
@@ -282,7 +282,7 @@ def _find_flaw(recording: Recording) -> str:
         if not incident.violations:
             return "nothing is broken in an incident"
         if not incident.phases or not incident.phases[0].looks:
-            return "an incident begins without a look"
+            return "an incident starts without an observation"
         if {violation.subject for violation in incident.violations} != {recording.subject}:
             return "an incident is about another subject"
         if any(len(phase.answers) > DEEDS_MAX for phase in incident.phases):

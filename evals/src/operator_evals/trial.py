@@ -194,7 +194,7 @@ async def _run_course(trial: Trial) -> None:
         try:
             hit = await cast.hurting.inject()
         except OperatorError as error:
-            why = f"the fault could not be done: {error.message}"
+            why = f"the fault could not be injected: {error.message}"
             trial.say(state=TrialState.INVALID, why=why)
             return
     trial.say(hit=hit)
@@ -221,8 +221,8 @@ async def _wait_until_well(trial: Trial) -> str:
             break
         await trial.clock.sleep(trial.campaign.interval_s / 2)
     else:
-        reason = ", ".join(broken) or "nobody watched it"
-        return f"it was not well within {trial.campaign.well_s_max:g} s: {reason}"
+        reason = ", ".join(broken) or "the monitor never checked it"
+        return f"the rig was not healthy within {trial.campaign.well_s_max:g} s: {reason}"
     if trial.cast.working.tickets():
         return "there was a ticket before anything was broken"
     return ""

@@ -152,7 +152,7 @@ async def test_whoever_works_comes_when_it_is_back(make: Make, world: World) -> 
     assert await _over(make(Control.RECOVERED)) == ("member-1", "")
     assert world.done == ["break", "stop", "heal", "work"]
     world.found = ()
-    with pytest.raises(RigError, match="Nobody noticed"):
+    with pytest.raises(RigError, match="No ticket was opened"):
         await make(Control.RECOVERED).inject()
 
 

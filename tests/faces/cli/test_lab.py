@@ -82,7 +82,7 @@ def test_what_is_broken_is_told_with_the_word_of_its_oracle(rigged: Home) -> Non
     again = _ask(rigged, "restart", "--target", "node-2")
     assert (again["subject"], again["restarted"]) == (NAME, ["node-2"])
     assert _status(rigged)["broken"][0]["over"] is True
-    assert "node_pause at node-2, but that is over" in rigged.run("lab", "status").out
+    assert "node_pause at node-2, already gone" in rigged.run("lab", "status").out
     healed = _ask(rigged, "heal", NAME, "node_pause")
     assert (healed["fault"], healed["target"]) == ("node_pause", "node-2")
     assert healed["healed"] == [{"fault": "node_pause", "target": "node-2"}]

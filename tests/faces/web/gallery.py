@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from operator_evals.database import Recorded, open_database, read_published
 from operator_lab.demo import Event, Plan, play
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.token import Audience, Role
@@ -26,7 +27,7 @@ from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
 from operator_sre.faces.web.serving import serve
-from tests.evals.samples import fill
+from tests.evals.results import campaigns
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
@@ -119,7 +120,11 @@ def main() -> None:
 async def story(config: Config, take: Take) -> Story:
     """A fault, a ticket that appears by itself, a yes in the browser, a repair, a proof."""
     told = Story()
-    fill(config.home / "eval.db")
+    published = read_published(campaigns()["reference"])
+    with open_database(config.home / "eval.db") as database:
+        database.begin(Recorded(published.campaign, published.started_at, published.machine))
+        for trial in published.trials:
+            database.keep(trial)
     with open_app(config) as app:
         _, secret = await tokens.create(app, "browser of ada", Role.ADMIN, audience=Audience.WEB)
         async with _served(app) as url, _chromium() as browser:

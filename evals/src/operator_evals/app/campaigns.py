@@ -166,13 +166,15 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
     """Every trial of it; an error for whatever could not work, before the first of them."""
     trials = plan_trials(campaign)
     if not trials:
-        raise UsageError("The campaign has no trials.", next_step="Give a variant some seeds.")
+        raise UsageError(
+            "The campaign has no trials.", next_step="Set seeds for at least one variant."
+        )
     for subject in dict.fromkeys(scenario.subject for scenario in campaign.scenarios):
         try:
             check_rig(find_plugin(subject))
         except (MissingExtraError, RigError) as error:
             raise UsageError(
-                f"There can be no rig of {subject!r} here: {error.message}",
+                f"The rig of {subject!r} cannot start here: {error.message}",
                 next_step=error.next_step,
             ) from error
     for variant in campaign.variants:
@@ -194,7 +196,7 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
         if campaign.usd_max <= 0 and (prices is None or prices.input or prices.output):
             raise ConfigError(
                 f"The variant {variant.name!r} costs money, and 'usd_max' of the campaign is 0.",
-                next_step="Say how many dollars it may cost, as usd_max = 5.0 in its file.",
+                next_step="Set a limit in the campaign file, such as usd_max = 5.0.",
             )
     for word in campaign.noise:
         subject, _, fault = word.rpartition(":")
@@ -202,7 +204,7 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
         if not any(
             known.name == fault for subject in subjects for known in find_plugin(subject).faults
         ):
-            raise ConfigError(f"'noise' names {word!r}, and no subject has such a fault.")
+            raise ConfigError(f"'noise' names {word!r}, but no subject has that fault.")
     return trials
 
 
@@ -300,10 +302,10 @@ def held_alone(database: Path, campaign: str) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConflictError(
-                f"The campaign {campaign!r} is running already.", next_step="Wait for it."
+                f"The campaign {campaign!r} is already running.", next_step="Wait until it ends."
             ) from None
         if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
-            raise ConflictError(f"{str(folder)!r} belongs to somebody else.")
+            raise ConflictError(f"{str(folder)!r} belongs to another user.")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         try:

@@ -129,7 +129,7 @@ class Leader:
                     away_since = now if away_since is None else away_since
                     if now - away_since > AWAY_S_MAX:
                         raise
-                    log.error("%s It is tried again.", error)
+                    log.error("%s Retrying.", error)
                 if self._wanted:
                     await self.clock.sleep(self.poll_s)
         finally:
@@ -259,7 +259,7 @@ class Leader:
         try:
             self.queue.drop([errand.id for errand in self.queue.find(begins=f"{self.place}-")])
         except StoreError as error:
-            log.error("%s What is left there is found by who leads next.", error)
+            log.error("%s The next leader will find the remaining trials.", error)
 
     def _say(
         self, running: Sequence[str], takers: Sequence[TrialTaker], *, last: bool = False

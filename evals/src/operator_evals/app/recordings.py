@@ -42,8 +42,8 @@ LOOKS_MAX = 10_000
 COURSE_MAX = 200
 COURSE_S = 1800.0
 # How the truth about what was recorded is known.
-BY_FAULT = "the fault that was done"
-BY_PROOF = "the diagnosis that was proven"
+BY_FAULT = "the injected fault"
+BY_PROOF = "the proven diagnosis"
 BY_PERSON = "a person"
 
 
@@ -84,8 +84,8 @@ def record_ticket(
     diagnosis = proven_diagnosis(entries)
     if not cause and diagnosis is None:
         raise UsageError(
-            f"Ticket {ticket} was never proven to be over, so that nobody knows its cause.",
-            next_step="Say it: --cause NAME --target NAME",
+            f"Ticket {ticket} was never resolved with a proof, so its cause is unknown.",
+            next_step="Pass it with --cause NAME --target NAME.",
         )
     hit = target or (diagnosis.target if diagnosis else found.target)
     named = cause or (diagnosis.cause if diagnosis else "")

@@ -93,7 +93,7 @@ class VariantAtWork:
         """Whether it has looked at the rig; RigError when it ended by itself."""
         if self._crew is not None and (exits := self._crew.exits()):
             output = " ".join(self._crew.lines(PROGRAM)[-LINES_MAX:])
-            raise RigError(f"The operator ended by itself with {exits[PROGRAM]}: {output[-500:]}")
+            raise RigError(f"The operator exited with {exits[PROGRAM]}: {output[-500:]}")
         subject = self._job.planned.scenario.subject
         return bool(self._app.store.observations.newest(subject, limit=1))
 
@@ -162,7 +162,7 @@ class Knowing:
                     draft = Draft(Kind.DIAGNOSIS, to_json(truth), ticket=ticket.id, actor=_ME)
                     await self._app.store.journal.append(draft)
                 if self._scenario.end is CorrectOutcome.ESCALATED:
-                    reason = "Nobody may mend this without a person."
+                    reason = "This fault must not be repaired without approval."
                     move = Move(MoveKind.ESCALATE, _ME, reason=reason)
                     with contextlib.suppress(ConflictError):  # it came to an end meanwhile
                         await self._app.store.ticket_moves.make(ticket.id, move)
@@ -179,7 +179,7 @@ def truth_of(scenario: Scenario, hit: str, ticket: Ticket) -> Diagnosis:
     return Diagnosis(
         cause=cause,
         target=target,
-        summary=f"{scenario.fault} at {hit}, because it was done on purpose.",
+        summary=f"{scenario.fault} at {hit}, injected by the harness.",
         severity=ticket.severity,
         confidence=1.0,
         timeline=(),
@@ -189,7 +189,7 @@ def truth_of(scenario: Scenario, hit: str, ticket: Ticket) -> Diagnosis:
         alternatives=(),
         options=(),
         choice="heal" if scenario.end is CorrectOutcome.MITIGATED else "escalate",
-        why="It knows what was done.",
+        why="The oracle knows the fault.",
     )
 
 
@@ -249,13 +249,13 @@ class ControlOfTrial:
                 hit = await self._break()
                 ends = self._app.clock.monotonic() + self._job.campaign.detect_s_max
                 while not self._variant.tickets():
-                    self._must_be_before(ends, f"Nobody noticed that {hit!r} was down.")
+                    self._must_be_before(ends, f"No ticket was opened while {hit!r} was down.")
                     await asyncio.sleep(CONTROL_POLL_S)
                 await self._variant.stop()
                 await faults.heal(self._place.rig, self.plain)
                 ends = self._app.clock.monotonic() + self._job.campaign.well_s_max
                 while (await self._place.look()).broken:
-                    self._must_be_before(ends, f"It was not well after {hit!r} was back.")
+                    self._must_be_before(ends, f"The rig was not healthy after {hit!r} was back.")
                     await asyncio.sleep(CONTROL_POLL_S)
                 await self._variant.work()
                 return hit

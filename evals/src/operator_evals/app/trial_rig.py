@@ -209,9 +209,9 @@ class FaultOfTrial:
             async with asyncio.timeout(ORACLE_S_MAX):
                 return await self.fault.oracle(Scene(target, targets, rig, self._notes))
         except TimeoutError:
-            return f"nobody could tell within {ORACLE_S_MAX:g} s"
+            return f"the oracle gave no answer within {ORACLE_S_MAX:g} s"
         except Exception as problem:  # noqa: BLE001  whatever a stranger's oracle raises
-            return f"nobody could tell: {type(problem).__name__}: {problem}"
+            return f"the oracle failed: {type(problem).__name__}: {problem}"
 
     async def heal(self) -> None:
         """Take it back, and whatever was done beside it."""

@@ -235,7 +235,7 @@ class Taker:
                     away_since = now if away_since is None else away_since
                     if now - away_since > AWAY_S_MAX:
                         raise
-                    log.error("%s It is tried again.", error)
+                    log.error("%s Retrying.", error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self.beat_s)
         finally:
@@ -282,7 +282,7 @@ class Taker:
         try:
             await asyncio.to_thread(self.queue.leave)
         except StoreError as error:
-            log.error("%s Others find out by our silence.", error)
+            log.error("%s The leader will notice that this worker is gone.", error)
         await asyncio.to_thread(self.queue.close)
 
 
@@ -364,14 +364,14 @@ def _this_machine() -> Iterator[Path]:
     held = folder.with_suffix(".lock")
     for path in (folder, held):
         if path.is_symlink() or (path.exists() and path.stat().st_uid != os.getuid()):
-            raise ConflictError(f"{str(folder)!r} belongs to somebody else.")
+            raise ConflictError(f"{str(folder)!r} belongs to another user.")
     with held.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConflictError(
-                "A worker does trials on this machine already.",
-                next_step="Let it do more at once, with --parallel.",
+                "A worker is already running on this machine.",
+                next_step="Raise its --parallel instead of starting a second one.",
             ) from None
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -72,10 +72,10 @@ class Admission:
     def _refuse(self, scope: Scope) -> Response | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if not is_ours(headers.get(b"host", ""), self.hosts):
-            return PlainTextResponse("We are not known by that name.\n", 421)
+            return PlainTextResponse("Unknown Host header.\n", 421)
         source = scope["client"][0] if scope.get("client") else "somebody"
         if wait_s := self.rates.wait_s(source):
-            words = f"Too many requests; come back in {wait_s} s.\n"
+            words = f"Too many requests. Retry in {wait_s} s.\n"
             return PlainTextResponse(words, 429, headers={"retry-after": str(wait_s)})
         if not self.private:
             return None
@@ -95,7 +95,7 @@ class Admission:
         why = token.refusal(self.home.clock.now(), Audience.WEB) if token else "unknown"
         if not why:
             return None
-        words = "A token is needed, as the password: operator tokens create NAME --for web\n"
+        words = "A token is required as the password: operator tokens create NAME --for web\n"
         if token is not None and why == "audience":
             words = f"{wrong_door(token, Audience.WEB)}\n"
         # A browser asks for another password after 401, and shows 403 until it is closed.
@@ -197,12 +197,12 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     match error:
         case HTTPException():
             status = error.status_code
-            known = {404: "There is nothing here.", 405: "That method is not known here."}
-            words = known.get(status, "That cannot be done.")
+            known = {404: "Page not found.", 405: "Method not allowed."}
+            words = known.get(status, "The request failed.")
         case OperatorError():
             status = 404 if isinstance(error, NotFoundError) else 503
             words, next_step = str(error), error.next_step
         case _:
             log.error("a page failed: %s: %r", type(error).__name__, str(error)[:500])
-            status, words = 500, "Something unexpected happened; the log says what."
+            status, words = 500, "Internal error. See the log for details."
     return _page("Not here", problem_body(words, next_step, PLACES), status)

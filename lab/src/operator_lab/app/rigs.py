@@ -298,7 +298,7 @@ async def _ask_oracle(rig: AnyRig, fault: Fault, broken_view: BrokenView) -> Bro
         async with asyncio.timeout(ORACLE_S_MAX):
             still = await faults.is_over(rig, fault, target=broken_view.target)
     except TimeoutError:
-        still = f"nobody could tell within {ORACLE_S_MAX:g} s"
+        still = f"the oracle gave no answer within {ORACLE_S_MAX:g} s"
     except Exception as problem:  # noqa: BLE001  what a stranger's oracle raises is no good news
         still = f"nobody could tell: {type(problem).__name__}: {problem}"
     return replace(broken_view, over=not still, still=still)

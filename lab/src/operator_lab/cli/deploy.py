@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 LINES_MAX = 10_000
-BROKEN_OFF = "Stopped. What was not up before is gone again."
+BROKEN_OFF = "Stopped. Everything that this command started was removed."
 app = typer.Typer(help="Run whole systems in containers.", no_args_is_help=True)
 local = typer.Typer(help="On this machine, by Docker Compose.", no_args_is_help=True)
 app.add_typer(local, name="local")
@@ -126,7 +126,7 @@ def restart(
     """Restart one service or all, and wait until they are healthy."""
     from operator_lab.app.deployments import deploy_restart
 
-    with opened(context) as app, waiting("starting it anew"):
+    with opened(context) as app, waiting("restarting"):
         view = run_until_stopped(deploy_restart(app, subject, service=service, project=project))
     _show(view, as_json=as_json)
 

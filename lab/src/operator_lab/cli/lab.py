@@ -82,7 +82,7 @@ def status(
 
     with opened(context) as app:
         found = choose_rig(app, subject)
-        with waiting("looking at the rig"):
+        with waiting("checking the rig"):
             view = run_until_stopped(rig_report(app, found))
     _show(view, context.obj.home, as_json=as_json)
 
@@ -99,7 +99,7 @@ def restart(
 
     with opened(context) as app:
         found = choose_rig(app, subject)
-        with waiting("starting it anew"):
+        with waiting("restarting"):
             names = run_until_stopped(restart_rig(app, found, target=target))
     if as_json:
         print_json({"subject": found, "restarted": names})
@@ -177,7 +177,9 @@ def faults(
         )
         for fault in found
     ]
-    print_table(("subject", "fault", "kind", "breaks", "right end", "here", "what happens"), rows)
+    print_table(
+        ("subject", "fault", "kind", "breaks", "correct outcome", "available", "effect"), rows
+    )
 
 
 @app.command()
@@ -246,7 +248,7 @@ def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
             f"           since the start: {load.total} requests, {load.failed} failed, {ever}",
         ]
     for broken in view.broken:
-        over = {None: "", True: ", but that is over"}.get(broken.over, f", still: {broken.still}")
+        over = {None: "", True: ", already gone"}.get(broken.over, f", still: {broken.still}")
         lines.append(f"broken:    {broken.fault} at {broken.target}{over}")
     lines.append(f"directory: {view.directory}")
     if view.faults:

@@ -256,7 +256,7 @@ class DemoApp(App[Ending | None]):
             self._hint = ""
             self.script.cues.give(stage.shown + 1)
         elif stage.ending is None:
-            self._hint = "not yet: this takes as long as it takes"
+            self._hint = "still running: please wait"
         self._is_stale = True
 
     def action_reread(self) -> None:
@@ -354,9 +354,9 @@ class DemoApp(App[Ending | None]):
             head.append(f" · {word}", "bold green" if good else "bold red")
         self._base("#head").update(head)
         foot = Text(no_wrap=True, overflow="ellipsis")
-        keys = [("SPACE", "go on"), ("b", "back"), ("?", "help"), ("q", "quit")]
+        keys = [("SPACE", "continue"), ("b", "back"), ("?", "help"), ("q", "quit")]
         if stage.request is not None:
-            keys.insert(0, ("a", "ANSWER THE AGENT"))
+            keys.insert(0, ("a", "APPROVE OR REJECT"))
         if stage.ending is not None:
             keys.insert(1, ("r", "report"))
         for key, meaning in keys:
@@ -391,7 +391,7 @@ class DemoApp(App[Ending | None]):
         narration.border_subtitle = Content(clean(self._hint or self._next()))
         text = Text(chapter.text)
         if counting:
-            text = Text(f"The fault comes in {stage.count} ...", "bold red")
+            text = Text(f"Fault in {stage.count} ...", "bold red")
         self._base("#story").update(text)
         self._base("#steps").update(steps_text(chapter, stage.done))
 
@@ -399,7 +399,7 @@ class DemoApp(App[Ending | None]):
         """What the key for going on would do."""
         stage = self.stage
         if stage.request is not None:
-            return "the agent asks you: press a"
+            return "approval required: press a"
         if stage.shown < stage.reached:
             return f"SPACE ▸ {name_chapter(stage.shown + 1, action=stage.action).title}"
         if stage.waits_for_viewer:

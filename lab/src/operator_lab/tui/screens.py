@@ -18,17 +18,17 @@ from operator_sre.faces.cleaning import clean
 __all__ = ["AskScreen", "HelpScreen", "ReportScreen"]
 
 KEYS = (
-    ("SPACE  ENTER  →", "go on"),
-    ("b", "back, to read again; going on returns"),
-    ("a", "answer the question of the agent, with --mode approve"),
+    ("SPACE  ENTER  →", "continue"),
+    ("b", "back one page"),
+    ("a", "decide the approval request, with --mode approve"),
     ("r", "the incident report, once there is one"),
     ("?", "this help"),
     ("q  Ctrl-C", "quit; nothing is left behind"),
 )
 READING = (
-    ("●  ✖  ○", "a node that runs, that is down, that is starting"),
-    ("bars", "requests a second; red below half of the usual"),
-    ("SAFE  REVIEW  BLOCKED", "what the gate says about a command"),
+    ("●  ✖  ○", "a node that is running, down, starting"),
+    ("bars", "requests/s; red below half of the baseline"),
+    ("SAFE  REVIEW  BLOCKED", "the gate's verdict on a command"),
 )
 
 
@@ -101,14 +101,14 @@ class AskScreen(ModalScreen[bool | None]):
     def compose(self) -> ComposeResult:
         """What a person wants to know before they answer."""
         request = self.request
-        text = Text("The agent asks before it changes anything:\n\n")
+        text = Text("Approve this action?\n\n")
         text.append(f"  {clean(request.command)}\n\n", "bold yellow")
         rows = (
-            ("where", request.target),
-            ("folder", request.cwd),
+            ("target", request.target),
+            ("dir", request.cwd),
             ("risk", request.risk),
             ("why", request.why),
-            ("then", request.expected),
+            ("effect", request.expected),
         )
         for name, value in rows:
             if value:

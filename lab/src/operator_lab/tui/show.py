@@ -96,9 +96,9 @@ async def _answer(app: App, approval: str, *, yes: bool) -> str:
     """The viewer's answer, in the name of whoever is signed in; what went wrong, or nothing."""
     try:
         if yes:
-            await approve(app, approval, reason="said in the demo")
+            await approve(app, approval, reason="decided in the demo")
         else:
-            await reject(app, approval, reason="said in the demo")
+            await reject(app, approval, reason="decided in the demo")
     except OperatorError as problem:
         return str(problem)
     return ""

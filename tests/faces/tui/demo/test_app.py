@@ -122,7 +122,7 @@ async def test_it_counts_down_before_the_fault() -> None:
             play.tell(Count(left_s))
             await until(pilot, partial(counts, count, left_s), f"{left_s}")
             assert count.display
-            assert shows(app, f"The fault comes in {left_s}")
+            assert shows(app, f"Fault in {left_s}")
         play.tell(Count(0))
         await until(pilot, lambda: not count.display, "the end of the countdown")
 
@@ -196,7 +196,7 @@ async def test_the_viewer_sees_the_exact_command_and_answers_by_key(yes: bool) -
     app = play.app()
     async with app.run_test(size=SIZE) as pilot:
         play.tell(verdict(), approval())
-        await until(pilot, lambda: shows(app, "The agent asks before"), "the question")
+        await until(pilot, lambda: shows(app, "Approve this action?"), "the question")
         for text in ("restart_node(target=node-2)", "its process is gone", "medium"):
             assert shows(app, text)
         await pilot.press("space")
