@@ -420,14 +420,14 @@ def test_a_hostile_or_broken_file_is_one_sentence(incident: Incident, tmp_path: 
         "empty": ("", "is not whole"),
         "list": ("[]", "not a recording"),
         "newer": (_changed(whole, "schema", to="operator-recording/2"), "not a recording"),
-        "kind": (_changed(whole, "incidents", to="x"), "makes no sense"),
+        "kind": (_changed(whole, "incidents", to="x"), "is invalid"),
         "none": (_changed(whole, "incidents", to=[]), "no incident"),
         "many": (_changed(whole, "incidents", to=whole["incidents"] * 21), "more than 20"),
         "well": (_changed(whole, *incidents, "violations", to=[]), "nothing is broken"),
         "blind": (_changed(whole, *incidents, "phases", to=[{}]), "without an observation"),
         "other": (_changed(whole, "subject", to="etcd"), "another subject"),
         "tools": (_changed(whole, "tools", to=tools), "the same name"),
-        "number": (_changed(whole, *incidents, "violations", 0, "since", to=7), "makes no sense"),
+        "number": (_changed(whole, *incidents, "violations", 0, "since", to=7), "is invalid"),
     }
     file = tmp_path / "bad.json"
     for name, (content, why) in bad.items():
