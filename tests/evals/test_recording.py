@@ -436,7 +436,7 @@ def test_a_hostile_or_broken_file_is_one_sentence(incident: Incident, tmp_path: 
             read_recording(file)
         assert "\n" not in str(caught.value), name
         assert len(str(caught.value)) < 600, name
-    with pytest.raises(NotFoundError, match="not a recording"):
+    with pytest.raises(NotFoundError, match="no recording"):
         read_recording(tmp_path / "nowhere.json")
     with pytest.raises(UsageError, match="cannot be read"):
         read_recording(tmp_path)
