@@ -135,7 +135,7 @@ def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(piped: Piped) -
     assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
     told = re.findall(r"(?m)^ *[0-9.]+ s  (\w+)", text)
     assert list(dict.fromkeys(told)) == STEPS
-    assert "node_kill: node-" in text
+    assert "node_kill: injected into node-" in text
     assert "The ticket was resolved with a proof." in text
     for figure in ("time to detect", "time to repair", "time to proof"):
         assert re.search(rf"{figure} +[0-9.]+ s", text)
