@@ -57,7 +57,7 @@ def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
         (["wait", "--arg", "seconds=301"], 2, "'seconds' must be between 1 and 300"),
         (["wait", "--json-args", "no-such.json"], 2, "cannot be read"),
         (["nobody"], 2, "There is no tool 'nobody'"),
-        (["host_service_stop", "--arg", "service=dbus"], 3, "'services: deny' names it"),
+        (["host_service_stop", "--arg", "service=dbus"], 3, "'services: deny' in the policy"),
         (["write_file", "--arg", "path=/srv/x", "--arg", "text=x"], 3, "'paths: write'"),
         (["host_service_stop", "--arg", "service=nginx"], 4, "Proposed only.*--mode approve"),
         (["read_file", "--arg", "path=/etc/shadow"], 4, "may hold secrets"),
