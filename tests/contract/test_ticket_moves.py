@@ -229,7 +229,7 @@ async def test_what_another_ticket_is_about_by_now_is_not_reopened(ports: Ports)
     await _make(ports, MoveKind.CLOSE)
     await ports.tickets.open([violation("node-2")])
     before = _kinds(ports)
-    with pytest.raises(ConflictError, match="Ticket 2 is about the same break"):
+    with pytest.raises(ConflictError, match="Ticket 2 covers the same violation"):
         await _make(ports, MoveKind.REOPEN)
     assert _kinds(ports) == before
 

@@ -79,9 +79,9 @@ def test_an_answer_to_what_was_seen_before_is_refused(home: Home) -> None:
     first = home.run("approvals", "approve", "a1", "--seen", "1")
     assert first.code == 0
     assert "It needs 1 more approval from another person" in first.out
-    again = Bad("approvals approve a1", 1, rf"'{ME}' has said yes .*2 different people")
+    again = Bad("approvals approve a1", 1, rf"'{ME}' already approved .*2 different approvers")
     one_sentence(home.run(*again.line.split()), again)
-    older = Bad("approvals reject a1 --seen 1", 1, r"changed since you looked.*approvals show a1")
+    older = Bad("approvals reject a1 --seen 1", 1, r"has changed.*approvals show a1")
     one_sentence(home.run(*older.line.split()), older)
     assert home.run("approvals", "reject", "a1", "--seen", "2").code == 0
 
