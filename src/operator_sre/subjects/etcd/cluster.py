@@ -66,23 +66,23 @@ class Cluster:
 
     def __init__(self, statuses: Sequence[MemberStatus]) -> None:
         self.statuses = tuple(statuses)
-        self.up = tuple(one for one in statuses if one.up)
+        self.up = tuple(status for status in statuses if status.up)
         # That of who has applied most: after a change the others may not know it yet.
-        known = [one for one in self.up if one.members]
-        newest = max(known, key=lambda one: one.number("raftAppliedIndex"), default=None)
+        known = [status for status in self.up if status.members]
+        newest = max(known, key=lambda status: status.number("raftAppliedIndex"), default=None)
         self.members = newest.members if newest is not None else ()
-        self._ids = {one.target.name: one.id for one in self.up}
+        self._ids = {status.target.name: status.id for status in self.up}
         free = [member for member in self.members if member.id not in self._ids.values()]
-        for one in self.statuses:
-            member = None if one.up else member_of(one.target, free)
+        for status in self.statuses:
+            member = None if status.up else member_of(status.target, free)
             if member is not None:
-                self._ids[one.target.name] = member.id
-        leading = [one for one in self.up if one.leads]
+                self._ids[status.target.name] = member.id
+        leading = [status for status in self.up if status.leads]
         # An isolated leader believes in itself for a while; the newer term is right.
-        self.leader = max(leading, key=lambda one: one.number("raftTerm"), default=None)
+        self.leader = max(leading, key=lambda status: status.number("raftTerm"), default=None)
 
-    def _votes(self, one: MemberStatus) -> bool:
-        return not any(member.learner for member in self.members if member.id == one.id)
+    def _votes(self, status: MemberStatus) -> bool:
+        return not any(member.learner for member in self.members if member.id == status.id)
 
     @property
     def voters(self) -> int:
@@ -93,12 +93,12 @@ class Cluster:
     @property
     def voters_up(self) -> int:
         """How many voters answer us."""
-        return sum(self._votes(one) for one in self.up)
+        return sum(self._votes(status) for status in self.up)
 
     @property
     def followers(self) -> tuple[MemberStatus, ...]:
         """The voters that answer and follow a leader, the leader itself among them."""
-        return tuple(one for one in self.up if one.leader and self._votes(one))
+        return tuple(status for status in self.up if status.leader and self._votes(status))
 
     @property
     def healthy_voters(self) -> int:
@@ -108,15 +108,15 @@ class Cluster:
     @property
     def speaker(self) -> MemberStatus | None:
         """Whom to ask for the cluster: the leader, else one that follows a leader we cannot see."""
-        followers = (one for one in self.up if one.leader)
+        followers = (status for status in self.up if status.leader)
         return self.leader or next(followers, None)
 
     @property
     def successor(self) -> MemberStatus | None:
         """Who should lead instead: a voter that keeps up, and the quickest to answer of them."""
         return min(
-            (one for one in self.followers if not one.leads),
-            key=lambda one: (-one.number("raftAppliedIndex") // NEAR, one.status.took_s),
+            (status for status in self.followers if not status.leads),
+            key=lambda status: (-status.number("raftAppliedIndex") // NEAR, status.status.took_s),
             default=None,
         )
 
@@ -131,7 +131,9 @@ class Cluster:
             return None
         if self.healthy_voters >= quorum_of(self.voters):
             return True
-        waited = [one for one in reads.values() if not one.reached or one.code in UNAVAILABLE]
+        waited = [
+            reply for reply in reads.values() if not reply.reached or reply.code in UNAVAILABLE
+        ]
         return False if len(waited) == len(reads) else None
 
     def refusal(self, answers: Sequence[Answer]) -> str | None:
@@ -139,11 +141,11 @@ class Cluster:
 
         A member may say how it is to everybody, and its keys to those only who say who they are.
         """
-        denied = [one for one in answers if one.denied]
-        denied += [one.status for one in self.statuses if one.status.denied]
-        if denied and not any(one.ok for one in answers):
+        denied = [reply for reply in answers if reply.denied]
+        denied += [status.status for status in self.statuses if status.status.denied]
+        if denied and not any(reply.ok for reply in answers):
             return denied[0].error
-        return "" if any(one.ok or one.reached for one in answers) else None
+        return "" if any(reply.ok or reply.reached for reply in answers) else None
 
     def name_of(self, id_: int) -> str:
         """The target with this id, else the name of the member, else the id."""
@@ -162,9 +164,9 @@ class Cluster:
         known = set(self._ids.values())
         told = {
             kind
-            for one in self.up
-            for id_, kind in alarms_from(one.status.body.get("errors"))
-            if id_ == member.id or (one is member and id_ not in known)
+            for status in self.up
+            for id_, kind in alarms_from(status.status.body.get("errors"))
+            if id_ == member.id or (status is member and id_ not in known)
         }
         return ",".join(sorted(told))
 
@@ -177,24 +179,24 @@ class Cluster:
         """
         lost: dict[str, set[str]] = {}
         isolated: set[str] = set()
-        for one in self.up:
-            if not one.metrics.peers and len(self.members) > 1:
+        for status in self.up:
+            if not status.metrics.peers and len(self.members) > 1:
                 continue  # it does not say
-            peers = [peer for peer in self.up if peer is not one]
-            spoken = [peer for peer in peers if self.leader in (one, peer)]
+            peers = [peer for peer in self.up if peer is not status]
+            spoken = [peer for peer in peers if self.leader in (status, peer)]
             silent = {
                 peer.target.name
                 for peer in spoken
-                if hex_of(peer.id) in deaf.get(one.target.name, frozenset())
+                if hex_of(peer.id) in deaf.get(status.target.name, frozenset())
             }
             gone = {
                 peer.target.name
                 for peer in peers
-                if one.metrics.peers.get(hex_of(peer.id)) is False
+                if status.metrics.peers.get(hex_of(peer.id)) is False
             }
-            lost[one.target.name] = gone | silent
+            lost[status.target.name] = gone | silent
             if (spoken and len(silent) == len(spoken)) or (peers and len(gone) == len(peers)):
-                isolated.add(one.target.name)
+                isolated.add(status.target.name)
         return {
             name: ",".join(sorted(names if name in isolated else names - isolated))
             for name, names in lost.items()
@@ -215,11 +217,13 @@ class Cluster:
 
         Nobody tells the hash at the very revision of a compaction, unless it is the last one.
         """
-        following = [one for one in self.up if one.leader]
+        following = [status for status in self.up if status.leader]
         floor = max(
-            (one.metrics.numbers.get("compact_revision", 0) for one in following), default=0
+            (status.metrics.numbers.get("compact_revision", 0) for status in following), default=0
         )
-        lowest = min((one.revision for one in following if one.revision >= floor), default=0)
+        lowest = min(
+            (status.revision for status in following if status.revision >= floor), default=0
+        )
         return lowest if lowest > floor else 0
 
 
@@ -228,38 +232,42 @@ def agreement(hashes: Mapping[str, Hash]) -> dict[str, bool]:
 
     Where no value has a majority nobody can tell who is right, and all of them disagree.
     """
-    views = Counter((one.revision, one.compacted) for one in hashes.values())
+    views = Counter((hashed.revision, hashed.compacted) for hashed in hashes.values())
     if not views:
         return {}
     view, compared = views.most_common(1)[0]
     if compared < 2:
         return {}
-    alike = {name: one for name, one in hashes.items() if (one.revision, one.compacted) == view}
-    value, count = Counter(one.value for one in alike.values()).most_common(1)[0]
+    alike = {
+        name: hashed
+        for name, hashed in hashes.items()
+        if (hashed.revision, hashed.compacted) == view
+    }
+    value, count = Counter(hashed.value for hashed in alike.values()).most_common(1)[0]
     majority = count * 2 > len(alike)
-    return {name: majority and one.value == value for name, one in alike.items()}
+    return {name: majority and hashed.value == value for name, hashed in alike.items()}
 
 
-def status_readings(one: MemberStatus, cluster: Cluster) -> dict[str, Value]:
+def status_readings(status: MemberStatus, cluster: Cluster) -> dict[str, Value]:
     """What a member that is up says of itself, as readings."""
-    leader = cluster.name_of(one.leader) if one.leader else ""
-    version = one.status.body.get("version")
+    leader = cluster.name_of(status.leader) if status.leader else ""
+    version = status.status.body.get("version")
     return {
-        "member_id": hex_of(one.id),
+        "member_id": hex_of(status.id),
         "version": version if isinstance(version, str) else "",
-        "learner": one.status.body.get("isLearner") is True,
-        "is_leader": one.leads,
-        "has_leader": bool(one.leader),
+        "learner": status.status.body.get("isLearner") is True,
+        "is_leader": status.leads,
+        "has_leader": bool(status.leader),
         "leader": leader,
-        "raft_term": one.number("raftTerm"),
-        "raft_index": one.number("raftIndex"),
-        "applied_index": one.number("raftAppliedIndex"),
-        "revision": one.revision,
-        "alarms": cluster.alarms_of(one),
+        "raft_term": status.number("raftTerm"),
+        "raft_index": status.number("raftIndex"),
+        "applied_index": status.number("raftAppliedIndex"),
+        "revision": status.revision,
+        "alarms": cluster.alarms_of(status),
         "successor": cluster.successor.target.name if cluster.successor is not None else None,
-        "db_bytes": one.number("dbSize"),
-        "db_in_use_bytes": one.number("dbSizeInUse"),
-        **{name: one.metrics.numbers[name] for name in sorted(one.metrics.numbers)},
+        "db_bytes": status.number("dbSize"),
+        "db_in_use_bytes": status.number("dbSizeInUse"),
+        **{name: status.metrics.numbers[name] for name in sorted(status.metrics.numbers)},
     }
 
 
@@ -268,7 +276,7 @@ def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> See
 
     `refused` is "" where somebody is, None where nobody could be asked.
     """
-    up = [one for one in members if one.readings.get("reachable")]
+    up = [status for status in members if status.readings.get("reachable")]
     readings: dict[str, Value] = {"kind": CLUSTER, "members_up": len(up)}
     if members:
         readings |= {key: members[0].readings.get(key) for key in _SHARED}
@@ -276,19 +284,19 @@ def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> See
         readings |= {"let_in": not refused, "refusal": refused}
     if not up:
         return Seen(name, readings)
-    told = {one.target: one.readings.get("alarms") for one in up}
+    told = {status.target: status.readings.get("alarms") for status in up}
     raised = {target: text for target, text in told.items() if isinstance(text, str)}
     if raised:
         kinds = {kind for text in raised.values() for kind in text.split(",") if kind}
         readings["alarms"] = ",".join(sorted(kinds))
         readings["alarms_by"] = ", ".join(sorted(target for target, text in raised.items() if text))
-    ratios = [number_of(one, "quota_ratio") for one in up]
+    ratios = [number_of(status, "quota_ratio") for status in up]
     fullest, _ = max(
         zip(up, ratios, strict=True), key=lambda pair: -1.0 if pair[1] is None else pair[1]
     )
     readings |= {key: fullest.readings[key] for key in _SPACE if key in fullest.readings}
     readings["fullest"] = fullest.target
-    leader = next((one for one in up if one.readings.get("is_leader")), None)
+    leader = next((status for status in up if status.readings.get("is_leader")), None)
     readings["leader"] = None if leader is None else leader.target
     if leader is not None:
         readings["successor"] = leader.readings.get("successor")
@@ -304,19 +312,21 @@ class Hearing:
     def __init__(self) -> None:
         self._samples: dict[str, deque[tuple[float, int, Mapping[str, int]]]] = {}
 
-    def listened(self, one: MemberStatus, at: float) -> bool:
+    def listened(self, status: MemberStatus, at: float) -> bool:
         """Whether it was counted a while ago as well, so that silence can be told."""
-        samples = self._samples.get(one.target.name, ())
-        return any(then <= at - WINDOW_S and id_ == one.id for then, id_, _ in samples)
+        samples = self._samples.get(status.target.name, ())
+        return any(then <= at - WINDOW_S and id_ == status.id for then, id_, _ in samples)
 
-    def deaf_to(self, one: MemberStatus, at: float) -> frozenset[str]:
+    def deaf_to(self, status: MemberStatus, at: float) -> frozenset[str]:
         """The peers, by their id in hex, from which nothing has come for a while."""
-        samples = self._samples.setdefault(one.target.name, deque(maxlen=SAMPLES_MAX))
-        now = dict(one.metrics.received)
+        samples = self._samples.setdefault(status.target.name, deque(maxlen=SAMPLES_MAX))
+        now = dict(status.metrics.received)
         old = [
-            received for then, id_, received in samples if then <= at - WINDOW_S and id_ == one.id
+            received
+            for then, id_, received in samples
+            if then <= at - WINDOW_S and id_ == status.id
         ]
-        samples.append((at, one.id, now))
+        samples.append((at, status.id, now))
         # Who was not there before has nothing to be compared with; who counts anew is heard.
         before = old[-1] if old else {}
         return frozenset(peer for peer, count in now.items() if before.get(peer) == count)
