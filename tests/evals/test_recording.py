@@ -249,7 +249,7 @@ def test_a_trial_is_recorded_from_its_bundle_when_its_rig_is_gone(
         record_from(app, tmp_path / "none.db", "c", KEY, tmp_path / "x.json")
     with pytest.raises(NotFoundError, match="no ticket 7"):
         record_ticket(app, 7, tmp_path / "x.json")
-    with pytest.raises(UsageError, match="Nobody worked on"):
+    with pytest.raises(UsageError, match="No agent has worked on"):
         record_trial(app, facts, [], tmp_path / "x.json", ticket=None)
 
 

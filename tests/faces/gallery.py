@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
 # What there is a picture of, and what it shows to those who cannot see it.
 PICTURES = {
     "demo": "The demo: a node is down, and the agent has diagnosed why",
-    "health": "Health: what is broken, since when, and which process watches it",
+    "health": "Health: broken invariants, since when, and which process checks them",
     "ticket": "A ticket: observations, reasoning, actions and verdicts in order",
     "diagnosis": "A diagnosis: the cause, its evidence, and why the alternatives were rejected",
     "approvals": "A pending approval: the exact command, what it may change, and when it expires",

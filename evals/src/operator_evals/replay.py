@@ -37,8 +37,8 @@ __all__ = [
 COMMAND_CHARS_MAX = 200
 # What a mind is told beside the notes of the subject, so that it does not wait for the impossible.
 NOTE = (
-    "This incident is over and was recorded: only what was asked then is answered, anything else is"
-    " refused, and nothing that is done reaches a system. Say what the cause is and where."
+    "This is a recording of a past incident. Only questions from that time have answers, everything"
+    " else is refused, and no action reaches a system. Name the cause and the target."
 )
 
 

@@ -127,7 +127,7 @@ class Breakable(Handle):
         await self._control.stop(target)
         name = aside(target)
         await self._control.start(name)
-        await self._until(lambda: self._holds(name, port), f"Nobody takes the port {port}")
+        await self._until(lambda: self._holds(name, port), f"No process takes the port {port}")
         await self._tell_links()
 
     async def vacate(self, target: str) -> None:
@@ -200,7 +200,7 @@ class Breakable(Handle):
         linked = manifest.process(target).linked
         for other in others:
             if other == target:
-                raise RigError(f"Nobody is between {target!r} and itself.")
+                raise RigError(f"There is no link between {target!r} and itself.")
             if not linked and not manifest.process(other).linked:
                 raise RigError(f"There is no link between {target!r} and {other!r}.")
         if not others and not linked:
@@ -235,7 +235,7 @@ class Breakable(Handle):
     def _holds(self, name: str, port: int) -> bool:
         process = self._process(name)
         if process is None:
-            raise RigError(f"Nobody could be put on the port {port}.")
+            raise RigError(f"No process could be started on the port {port}.")
         return listens(process, port) is not False and is_taken(port)
 
     async def _ready(self, target: str, state: Supervision) -> Process:

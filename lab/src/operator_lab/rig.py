@@ -70,7 +70,7 @@ class Rig(Breakable):
         if not manifest.live:
             raise RigError(
                 f"The supervisor of the rig in {str(directory)!r} is dead.",
-                next_step="End what is left of it with: operator lab down",
+                next_step="Stop the remaining processes with: operator lab down",
             )
         return cls(directory)
 

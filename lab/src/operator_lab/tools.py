@@ -19,7 +19,7 @@ __all__ = ["RESTART_NODE", "RESUME_NODE", "rig_tools"]
 
 RESTART_NODE = ToolSpec(
     name="restart_node",
-    sentence="End one process of the rig if it runs, start it anew and wait until it answers.",
+    sentence="Stop one process of the rig if it runs, start it again and wait until it answers.",
     parameters=(Parameter("target", "the name of the process to restart", infers="target"),),
     source=ToolSource.SUBJECT,
     risk=Risk.MEDIUM,

@@ -123,7 +123,7 @@ def entries_in(bundle: Path) -> list[Entry]:
 def _require_work(incidents: tuple[Incident, ...], name: str) -> tuple[Incident, ...]:
     if not incidents:
         raise UsageError(
-            f"Nobody worked on {name}, so that there is nothing to record.",
+            f"No agent has worked on {name}, so there is nothing to record.",
             next_step="Let an agent work on it first.",
         )
     return incidents

@@ -104,7 +104,7 @@ class _Nobody:
 
     async def answer(self, ask: Ask) -> Answer:
         """Give up at once."""
-        return Answer("", (Escalate("Nobody works on it."),))
+        return Answer("", (Escalate("No agent is working on the ticket."),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,10 @@ class _Oracle:
         """Say it, and hand it over."""
         truth = replace(
             truth_of(self.expected.scenario, self.expected.hit, ask.briefing.ticket),
-            evidence=(Evidence("It was told."),),
-            alternatives=(Alternative("nothing", "", (), (), "It was told."),),
+            evidence=(Evidence("The recording contains the cause."),),
+            alternatives=(Alternative("nothing", "", (), (), "The recording contains the cause."),),
         )
-        return Answer("", (Diagnose(truth), Escalate("The truth is told.")))
+        return Answer("", (Diagnose(truth), Escalate("The recorded cause is reported.")))
 
 
 async def replay(

@@ -300,7 +300,7 @@ async def _ask_oracle(rig: AnyRig, fault: Fault, broken_view: BrokenView) -> Bro
     except TimeoutError:
         still = f"the oracle gave no answer within {ORACLE_S_MAX:g} s"
     except Exception as problem:  # noqa: BLE001  what a stranger's oracle raises is no good news
-        still = f"nobody could tell: {type(problem).__name__}: {problem}"
+        still = f"the oracle failed: {type(problem).__name__}: {problem}"
     return replace(broken_view, over=not still, still=still)
 
 
@@ -359,7 +359,7 @@ async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[Broke
     if problems:
         raise RigError(
             f"Not everything could be healed. {' '.join(problems)}",
-            next_step=f"Begin anew with: operator lab down {subject}",
+            next_step=f"Start over with: operator lab down {subject}",
         )
     return tuple(healed)
 

@@ -137,7 +137,7 @@ class StoryFace:
             approval = clean(str(event.payload["approval"]["id"]))
             how = f"{_this_command()} approvals approve {approval} --home {shlex.quote(self._home)}"
             self._painter.line(
-                " " * 9, " " * 7, "in a second terminal, look at it and say yes:", ""
+                " " * 9, " " * 7, "in a second terminal, review and approve it:", ""
             )
             self._painter.line("", "", f"    {how.replace(' approve ', ' show ', 1)}", "bold")
             self._painter.line("", "", f"    {how}", "bold")

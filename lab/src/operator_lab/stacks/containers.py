@@ -112,7 +112,7 @@ class Containers:
         if row is None:
             raise RigError(
                 f"{service!r} has no container in the project {self.project!r}.",
-                next_step="Start it anew before anything else.",
+                next_step="Start it again first.",
             )
         return row
 

@@ -165,7 +165,7 @@ def read_record(directory: Path) -> Record | None:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise RigError(
-            f"What is written in {str(path)!r} cannot be read: {problem}.",
+            f"cannot read {str(path)!r}: {problem}.",
             next_step="Remove its directory by hand.",
         ) from problem
 

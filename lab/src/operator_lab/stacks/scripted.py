@@ -85,4 +85,4 @@ class ScriptedTarget:
         for name in names:
             if name in self._ailing:
                 line = next(text for who, text in reversed(self._said) if who == name)
-                raise RigError(f"{name} did not become well and said last: {line!r}.")
+                raise RigError(f"{name} did not become healthy; its last line was {line!r}.")

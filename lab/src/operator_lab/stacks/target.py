@@ -75,7 +75,7 @@ class Compose:
         text = plain(finished.stderr.decode("utf-8", "replace"))
         lines = [" ".join(line.split()) for line in text.replace("\r", "\n").splitlines()]
         summary = " / ".join([line for line in lines if line][-TOLD_LINES:])
-        return summary[-TOLD_CHARACTERS:] or f"it ended with {finished.exit_code} and said nothing"
+        return summary[-TOLD_CHARACTERS:] or f"it ended with {finished.exit_code} without output"
 
 
 def plain(text: str) -> str:
@@ -244,7 +244,7 @@ class ComposeTarget:
         try:
             ill = [each for each in await self.status() if each.state in _ILL]
             lines = [
-                f"{each.name} is {each.state} and said last: {line.partition(' | ')[2]!r}."
+                f"{each.name} is {each.state} ; its last line was {line.partition(' | ')[2]!r}."
                 for each in ill[:TOLD_MAX]
                 for line in await self.logs(each.name, lines=1)
             ]

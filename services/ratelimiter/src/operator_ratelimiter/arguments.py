@@ -74,7 +74,7 @@ def _build_parser() -> argparse.ArgumentParser:
         action="append",
         type=_address,
         metavar="HOST:PORT",
-        help="who knows the primary; may be said several times",
+        help="a sentinel that knows the primary; repeatable",
     )
     add("--sentinel-name", type=_matching(_NAME), help="what the sentinels call the primary")
     add(

@@ -51,7 +51,7 @@ class Metrics:
         )
         self._draining = Gauge(
             "ratelimiter_draining",
-            "1 when this node takes no checks because somebody drained it.",
+            "1 while this node is drained and takes no checks.",
             registry=self._registry,
         )
         self._moves = Gauge(

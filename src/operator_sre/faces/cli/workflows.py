@@ -49,7 +49,7 @@ def run(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a workflow now, schedule it, or run those that are due.
+    """Run a workflow now, schedule it, or run all that are due.
 
     Exit code 0 when it completed, 1 when it failed or was cancelled, 4 when a step was not
     approved.
