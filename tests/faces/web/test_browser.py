@@ -243,7 +243,7 @@ def test_on_a_phone_what_is_wanted_comes_first(web: Web, place: Served, chromium
 
     assert top("Pending approvals") < top("Health") < top("Agents")
     page.goto(f"{place.url}/terminal")
-    assert top("A command") < top("Verdict") < top("Begun here")
+    assert top("Command") < top("Verdict") < top("Recent commands")
     page.goto(f"{place.url}/settings")
     here = page.locator(".places [aria-current]").bounding_box()
     assert here is not None

@@ -114,7 +114,7 @@ def test_by_keyboard_an_answer_takes_two_keys_and_none_while_typing(
     assert page.get_by_label("Reason (sent to the agent)").input_value() == "a real r and l"
     # News of another request come in: what was typed stays.
     _ask(web, place, "another")
-    page.locator("#standing").get_by_text("waiting").wait_for()
+    page.locator("#standing").get_by_text("pending").wait_for()
     page.evaluate("document.querySelector('#approval').firstElementChild.dataset.old = 'yes'")
     page.locator("#content").focus()
     page.locator("#approval [data-old]").wait_for(state="detached")
