@@ -52,15 +52,15 @@ help:
 	@echo 'make test         every check and test; few that need Docker (ARGS="-k ledger" chooses)'
 	@echo 'make quick        style, and the tests near what has changed (a minute; BASE=main)'
 	@echo 'make check        style, types, layers and tidiness only'
-	@echo 'make test-system  as root on Debian: install what tests could miss, run all, forbid skips'
+	@echo 'make test-system  as root on Debian: install what tests need, run all, forbid skips'
 	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
-	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
-	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
+	@echo 'make test-faults  every fault of every rig: it breaks its invariants, and heals (minutes)'
+	@echo 'make test-slow    every slow test, including the two above (half an hour)'
 	@echo 'make repeat       make test on fresh clones: times and failures (ARGS="--runs 10 --load")'
 	@echo 'make size         lines, modules, functions, helpers used once (ARGS=--incident: files)'
 	@echo 'make voice        words and names that plain ones replace (ARGS=docs lists them)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
-	@echo 'make gallery      take the pictures of the README and the docs anew, of a real incident'
+	@echo 'make gallery      take the pictures of the README and the docs again, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
@@ -111,7 +111,7 @@ test-system: lint
 		.venv/bin/python -m pytest -q -m 'system or not slow' $(spread) tests $(ARGS)
 
 test-crash: lint
-	@echo '== rough treatment' \
+	@echo '== crash tests' \
 		&& .venv/bin/python -m pytest -q $(spread) tests/crash -m slow $(ARGS)
 
 test-faults: lint
@@ -119,7 +119,7 @@ test-faults: lint
 		tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
 
 test-slow: lint
-	@echo '== all that takes long' && .venv/bin/python -m pytest -q $(spread) \
+	@echo '== slow tests' && .venv/bin/python -m pytest -q $(spread) \
 		tests -m slow $(ARGS)
 
 repeat:

@@ -22,7 +22,7 @@ __all__ = ["Finding", "find_names", "find_words", "main", "read_findings"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _CODE = ("evals/src", "lab/src", "protocols/src", "services", "src")
-_PROSE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/**/*.md", "*/README.md")
+_PROSE = ("*.md", "docs/**/*.md", "*/README.md")
 _DATA = (".html", ".toml", ".yaml", ".yml", ".txt")
 _FOREIGN = ("/static/vendor/", "/testdata/")
 

@@ -73,7 +73,7 @@ def test_observe_proposes_changes_nothing_and_sees_a_person_heal_it(rigged: Home
     assert running.end() == 128 + signal.SIGTERM
 
 
-def test_approve_waits_for_a_person_and_then_repairs_once(rigged: Home) -> None:
+def test_approve_mode_needs_an_approval_and_then_repairs_once(rigged: Home) -> None:
     running = rigged.up("approve")
     victim, ticket = _kill(rigged, "node-2", TicketState.CLAIMED)
     approval = _pending(rigged)

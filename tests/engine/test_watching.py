@@ -113,7 +113,7 @@ async def test_jitter_moves_a_look_and_never_the_grid(watching: Watching) -> Non
     assert world.times("a") == [0.0, 10.5, 20.5, 30.5, 40.5]
 
 
-async def test_one_that_hangs_delays_nobody_and_misses_its_own_cycles(
+async def test_a_hanging_target_delays_no_other_and_misses_its_own_cycles(
     watching: Watching, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = _World()

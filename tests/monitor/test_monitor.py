@@ -107,7 +107,7 @@ async def test_a_broken_target_opens_one_ticket_however_often_it_is_seen(watch: 
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_look_that_fails_closes_nothing_and_opens_a_ticket_of_its_own(
+async def test_a_failed_check_closes_nothing_and_opens_a_ticket_of_its_own(
     watch: _Watch, way: str
 ) -> None:
     watch.plant.up["node-1"] = False

@@ -5,15 +5,31 @@ from collections import Counter
 import pytest
 
 from tests.every import every
+from tests.tidy.findings import expect_none
 from tests.tidy.sources import ROOT
 from voice import find_names, find_words, read_findings
 
-# How many there may be. When there are fewer, write the smaller number here.
-CEILINGS = {"text": 1937, "comment": 2358, "name": 2527}
+# Texts that keep such a word, each with its reason. One that is not needed any more fails.
+EXPLAINED = {
+    "evals/src/operator_evals/database.py": "`said` is a column of existing databases",
+    "evals/src/operator_evals/opinions.py": "answers are stored by the digest of the question",
+    "src/operator_sre/faces/web/templates/parts/ticket_state.html": "`minds` is a field of reports",
+    "src/operator_sre/gate/grammar/tools/processes.yaml": "`nobody` is a user",
+    "src/operator_sre/gate/policy/default.yaml": "`nobody` is a user",
+}
+# How many there may be elsewhere. When there are fewer, write the smaller number here.
+CEILINGS = {"comment": 1352, "name": 1109}
 
 
-def test_there_are_no_more_words_and_names_to_replace_than_before() -> None:
+def test_texts_are_plain_or_explained_and_the_rest_is_no_more_than_before() -> None:
     findings = read_findings(ROOT)
+    texts = [finding for finding in findings if finding.kind == "text"]
+    expect_none(
+        f"{finding.path}:{finding.line} {finding.word!r}; instead: {finding.instead}"
+        for finding in texts
+        if finding.path not in EXPLAINED
+    )
+    assert set(EXPLAINED) == {finding.path for finding in texts}
     counts = Counter(finding.kind for finding in findings)
     advice = "python3 .ci/voice.py PATH lists them, each with what to write instead"
     for kind, ceiling in CEILINGS.items():

@@ -83,7 +83,7 @@ async def alone_in(directory: Path) -> AsyncIterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > ends:
-                    raise RigError(f"Another process holds the lock of {str(directory)!r}.") from None
+                    raise RigError(f"Another process has locked {str(directory)!r}.") from None
             await asyncio.sleep(POLL_S)
         yield
     finally:

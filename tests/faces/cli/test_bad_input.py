@@ -78,7 +78,7 @@ def _run(warm: Warm, folder: Path, line: str) -> Done:
 
 
 @pytest.mark.parametrize("bad", [*BAD, *RUNNING], ids=lambda bad: bad.line)
-def test_people_are_told_one_sentence(warm: Warm, tmp_path: Path, bad: Bad) -> None:
+def test_bad_input_gets_one_sentence(warm: Warm, tmp_path: Path, bad: Bad) -> None:
     one_sentence(_run(warm, tmp_path, bad.line), bad)
     made = {path.name for path in tmp_path.rglob("*") if path.is_dir()}
     assert made <= {"home"}, "no rig, no demo, nothing but the home itself"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import Implementation, Tool
 
@@ -61,6 +63,9 @@ class Heard:
 
 def client_of(server: Any, *, mode: str = "auto") -> Client:
     """A client under a name of its own."""
+    if isinstance(server, StdioServerParameters):
+        # Its default is the stderr of the moment it was imported, which pytest has closed by now.
+        server = stdio_client(server, errlog=sys.__stderr__ or sys.stderr)
     return Client(server, client_info=CLIENT, read_timeout_seconds=60, mode=mode)
 
 

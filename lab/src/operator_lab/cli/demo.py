@@ -136,9 +136,7 @@ class StoryFace:
         if event.kind == "approval_requested":
             approval = clean(str(event.payload["approval"]["id"]))
             how = f"{_this_command()} approvals approve {approval} --home {shlex.quote(self._home)}"
-            self._painter.line(
-                " " * 9, " " * 7, "in a second terminal, review and approve it:", ""
-            )
+            self._painter.line(" " * 9, " " * 7, "in a second terminal, review and approve it:", "")
             self._painter.line("", "", f"    {how.replace(' approve ', ' show ', 1)}", "bold")
             self._painter.line("", "", f"    {how}", "bold")
         if self._status is not None and line.step in STEPS:
