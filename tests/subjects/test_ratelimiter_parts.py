@@ -226,9 +226,9 @@ def test_why_a_store_takes_no_writes(more: str, config: list[str], kind: str) ->
     [
         (b"?what\r\n", "what"),
         (b"$99999999\r\n", "bytes"),
-        (b"*99999999\r\n", "answers"),
+        (b"*99999999\r\n", "array of 99999999"),
         (b":x\r\n", "number"),
-        (b"*1\r\n" * 9 + b":1\r\n", "answers"),
+        (b"*1\r\n" * 9 + b":1\r\n", "array of 1"),
         (b"+half", "half"),
     ],
 )

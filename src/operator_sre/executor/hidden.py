@@ -48,13 +48,7 @@ class Hidden:
         now = time.monotonic()
         if now >= self._until:
             found = set(self.own)
-            # The folders of people, our own first; those of services are no homes.
-            homes = [os.path.expanduser("~"), "/root"]  # noqa: PTH111
-            with contextlib.suppress(OSError):
-                homes += [
-                    user.pw_dir for user in pwd.getpwall() if user.pw_dir.startswith("/home/")
-                ]
-            homes = [home for home in dict.fromkeys(homes[:HOMES_MAX]) if home not in ("/", "")]
+            homes = _homes()
             for pattern in self._patterns():
                 if pattern.startswith(f"{_ANYWHERE}."):
                     name = pattern.removeprefix(_ANYWHERE)
@@ -63,10 +57,10 @@ class Hidden:
                 elif not pattern.startswith(_ANYWHERE) and not _ELSEWHERE.match(pattern):
                     found |= _existing(pattern)
             # What lies below something hidden is hidden with it.
-            look = {
+            outermost = {
                 path for path in found if not any(path.startswith(f"{each}/") for each in found)
             }
-            self._found = tuple(sorted(look))
+            self._found = tuple(sorted(outermost))
             self._until = now + FRESH_S
         return self._found
 
@@ -83,6 +77,14 @@ def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:
         programs=confinement.programs,
         abilities=tuple(map(str, confinement.abilities)),
     )
+
+
+def _homes() -> list[str]:
+    """The home directories of people, our own first. Services have none."""
+    homes = [os.path.expanduser("~"), "/root"]  # noqa: PTH111
+    with contextlib.suppress(OSError):
+        homes += [user.pw_dir for user in pwd.getpwall() if user.pw_dir.startswith("/home/")]
+    return [home for home in dict.fromkeys(homes[:HOMES_MAX]) if home not in ("/", "")]
 
 
 def _existing(pattern: str) -> set[str]:

@@ -282,7 +282,7 @@ async def test_nobody_begins_where_it_cannot_work(
         await take_trials(config, command=("operator",), name="a:b")
     with (tmp_path / f"operator-eval-{os.getuid()}-w.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConflictError, match="on this machine already"):
+        with pytest.raises(ConflictError, match="already running on this machine"):
             await take_trials(config, command=("operator",))
     with pytest.raises(StoreError, match="cannot start"):
         await take_trials(config, command=("operator",))

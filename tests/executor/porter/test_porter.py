@@ -187,7 +187,7 @@ async def test_where_a_porter_can_stand(tmp_path: Path, monkeypatch: pytest.Monk
     for project in ("", "Lab", "../x", "a b"):
         with pytest.raises(UsageError, match="compose project"):
             post_of(project, place)
-    with pytest.raises(UsageError, match="where its engine is"):
+    with pytest.raises(UsageError, match="on the socket of its engine"):
         post_of(LAB, place, place)
     with pytest.raises(UsageError, match="107 bytes"):
         post_of(LAB, tmp_path / ("x" * 120))
@@ -196,7 +196,7 @@ async def test_where_a_porter_can_stand(tmp_path: Path, monkeypatch: pytest.Monk
         post_of(LAB, place)
     taken = tmp_path / "file"
     taken.write_text("")
-    with pytest.raises(OperatorError, match="is taken"):
+    with pytest.raises(OperatorError, match="already in use"):
         await keep(Post(LAB, taken, place), ready=print)
     with pytest.raises(EngineError):
         await look_behind(place)

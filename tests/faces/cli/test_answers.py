@@ -90,7 +90,7 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
     listed = lived.run("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out
     assert "node-1: node_down:" in listed
     shown = lived.run("tickets", "show", "1").out
-    assert shown.startswith("Ticket 1: node-1 is broken because its process is gone. (confidence ")
+    assert shown.startswith("Ticket 1: node-1: the process is not running. (confidence ")
     assert "\nnode-1: node_down:" in shown
     headings = ("ACTION ", "APPROVAL ", "RESULT ", "EVIDENCE ", "FINDINGS ", "TIMELINE")
     places = [shown.index(f"\n{heading}") for heading in headings]
@@ -205,7 +205,7 @@ def test_gate_check_explains_itself_to_people(warm: Warm, tmp_path: Path) -> Non
 def test_gate_check_says_how_lines_are_judged(warm: Warm, tmp_path: Path) -> None:
     one_sentence(
         warm.run("gate", "check", "--stdin", cwd=tmp_path, environ=os.environ),
-        Bad("gate check --stdin", 2, r"--stdin reads the commands and answers as JSON\."),
+        Bad("gate check --stdin", 2, r"--stdin needs --json, and takes no COMMAND\."),
     )
 
 

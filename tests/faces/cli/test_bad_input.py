@@ -67,8 +67,8 @@ RUNNING = (
     Bad("monitor run --subject nosuch", 2, r"no subject 'nosuch'\. Subjects here: none\."),
     Bad("monitor run --subject ratelimiter", 2, r"not configured .*operator lab up ratelimiter"),
     Bad("up", 2, r"No subject is configured\. .*operator lab up"),
-    Bad("up --interval-s soon", 2, r"'interval_s' is 'soon' \(flag\), and has to be a number betw"),
-    Bad("agent start --interval-s 0", 2, r"'interval_s' is '0' \(flag\), and has to be between"),
+    Bad("up --interval-s soon", 2, r"'interval_s' is 'soon' \(flag\), but must be a number betw"),
+    Bad("agent start --interval-s 0", 2, r"'interval_s' is '0' \(flag\), but must be between"),
 )
 
 

@@ -47,7 +47,7 @@ def test_what_makes_no_sense_is_one_sentence(home: Home) -> None:
     one = ("run", "--subject", "etcd", "--fault", "node_kill", "--engine")
     for words, sentence in (
         (("work",), "The engine dbos needs a store in PostgreSQL"),
-        (("work", "--name", "a:b"), "'a:b' is not a valid name of a worker."),
+        (("work", "--name", "a:b"), "A worker cannot be called 'a:b'."),
         (("work", "--parallel", "0"), "--parallel"),
         ((*one, "dbos"), "The engine dbos needs a store in PostgreSQL"),
         ((*one, "celery"), "There is no engine 'celery'. Choose one of: local, dbos."),

@@ -128,7 +128,7 @@ def test_limits_are_shown_and_reset(shop: Home) -> None:
 
 
 def test_a_home_without_anything_says_so(home: Home) -> None:
-    assert home.run("session", "list").out == "No agent has done anything lately.\n"
+    assert home.run("session", "list").out == "No agent has acted recently.\n"
     assert home.run("limits", "show").out == "No subjects.\n"
     (shown,) = home.run("mode", "show", "--json").json["modes"]
     assert (shown["subject"], shown["mode"]) == ("-", "observe")

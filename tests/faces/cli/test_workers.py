@@ -31,7 +31,7 @@ def _listed(home: Home, **environ: str) -> list[Json]:
 
 
 def test_nobody_works_on_an_empty_home(home: Home) -> None:
-    assert home.run("workers", "list").out.startswith("Nobody works.")
+    assert home.run("workers", "list").out.startswith("No workers.")
     assert _listed(home) == []
 
 

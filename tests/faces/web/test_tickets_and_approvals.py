@@ -403,7 +403,7 @@ def test_people_comment_assign_hold_let_go_close_and_open_again(web: Web) -> Non
     assert send(move="comment", reason="  ") == 400
     assert send(move="comment", reason="I look at it.") == 303
     assert "Comment added" in person.get(page).text
-    assert "says: I look at it." in person.get(page).text
+    assert "commented: I look at it." in person.get(page).text
     assert send(move="assign", assignee="ada") == 303
     assert send(move="hold", **{"for": "2h"}, reason="lunch") == 303
     held = person.get(page).text

@@ -89,7 +89,11 @@ def test_init_adds_to_what_is_there_and_overwrites_nothing(tmp_path: Path) -> No
     assert set(tomllib.loads(text)["subjects"]) == {"a", "shop"}
     before = {path.name: path.read_text() for path in tmp_path.iterdir()}
     (tmp_path / "taken.yaml").write_text("precious")
-    for name, told in (("shop", "already"), ("taken", "not overwritten"), ("a b", "no name")):
+    for name, told in (
+        ("shop", "already"),
+        ("taken", "not overwritten"),
+        ("a b", "not a valid name"),
+    ):
         with pytest.raises(UsageError, match=told):
             write_description(config_in(tmp_path), name, "web", folder=tmp_path)
     with pytest.raises(UsageError, match="web, redis, postgres, blank"):

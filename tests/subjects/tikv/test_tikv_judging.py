@@ -291,7 +291,7 @@ def test_an_opinion_is_asked_for_the_kinds_it_is_about() -> None:
         ({"leader_spread_min": 1.5}, "whole number"),
         ({"discover": 1}, "true or false"),
         ({"metrics_from": "elsewhere"}, "'stores', 'prometheus'"),
-        ({"store_unit": 7}, "has to be a text"),
+        ({"store_unit": 7}, "must be a string"),
     ],
 )
 def test_options_that_make_no_sense_are_named(given: dict[str, Any], words: str) -> None:
