@@ -258,7 +258,7 @@ async def test_a_record_says_all_and_passwords_are_kept_from_others(tmp_path: Pa
     remove(tmp_path / "it")
     assert read_record(tmp_path / "it") is None
     (tmp_path / "rig.json").write_text('{"rig": "compose"}')
-    with pytest.raises(RigError, match="cannot be read"):
+    with pytest.raises(RigError, match="cannot read"):
         read_record(tmp_path)
 
 
@@ -278,7 +278,7 @@ async def test_what_compose_says_is_one_plain_line() -> None:
         Compose.last_words(Finished(1, b"", said, 0, 0, timed_out=False, duration_s=0.0))
         == "one / two"
     )
-    assert "said nothing" in Compose.last_words(Finished(1, b"", b"", 0, 0, False, 0.0))
+    assert "without output" in Compose.last_words(Finished(1, b"", b"", 0, 0, False, 0.0))
     assert plain("\x1b[2Knode | x") == "node | x"
 
 
