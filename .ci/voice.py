@@ -15,6 +15,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,8 +78,6 @@ _PARTICIPLES = re.compile(
 )
 _VERBS = {"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"}
 _PRONOUNS = {"asked", "begun", "one", "said", "told", "what", "whoever"}
-# A file without these words has no such name, and need not be parsed.
-_MAYBE_NAME = re.compile(rf"def {_PARTICIPLES.pattern}\(|\b(?:{'|'.join(sorted(_PRONOUNS))})\b")
 _MOODS = {"deed", "glimpse", "telling", "whole", "witness"}
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTION, ast.ClassDef, ast.Module)
@@ -99,14 +98,12 @@ def find_words(path: str, text: str) -> Iterator[Finding]:
     if not path.endswith(".py"):
         yield from _scan("text", path, 1, text)
         return
-    if not _ANY.search(text):
-        return
-    tree = ast.parse(text)
+    nodes = _nodes(text)
     docstrings = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, _SCOPES) and node.body and isinstance(node.body[0], ast.Expr):
             docstrings.add(node.body[0].value)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             # A string without a blank is a name, a key or a pattern.
             if node in docstrings:
@@ -116,6 +113,11 @@ def find_words(path: str, text: str) -> Iterator[Finding]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield from _scan("comment", path, token.start[0], token.string)
+
+
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
 
 
 def _scan(kind: str, path: str, first: int, text: str) -> Iterator[Finding]:
@@ -132,9 +134,7 @@ def find_names(path: str, text: str) -> Iterator[Finding]:
     stem = Path(path).stem
     if stem in _MOODS or (stem.endswith("ing") and stem not in {"string"}):
         yield Finding("name", path, 1, stem, "the noun that the module defines")
-    if not _MAYBE_NAME.search(text):
-        return
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(text):
         if isinstance(node, _FUNCTION):
             is_value = any("property" in ast.dump(each) for each in node.decorator_list)
             is_participle = _PARTICIPLES.fullmatch(node.name) and node.name.strip("_") not in _VERBS
