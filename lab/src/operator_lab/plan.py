@@ -1,4 +1,4 @@
-"""From a RigSpec to what the supervisor is told: checked, ports and directories fill_words in."""
+"""From a RigSpec to the orders of its supervisor: checked, with ports and directories filled in."""
 
 from __future__ import annotations
 

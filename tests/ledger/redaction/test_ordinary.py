@@ -74,3 +74,16 @@ def test_this_is_no_secret(redactor: Redactor, text: str) -> None:
 def test_a_default_password_is_a_secret_because_it_opens_doors(redactor: Redactor) -> None:
     assert "changeme" not in redactor.text("DB_PASSWORD=changeme")
     assert "changeme" not in redactor.text("password: changeme")
+
+
+@every(
+    "text",
+    [
+        '"refresh": {"id": "3fa85f64-5717-4562-b3fc-2c963f66afa6"}',
+        'assertion: {"commit":"9d1f5a0c3b7e48d26a90b1c4e7f2338d5a6b0c91"}',
+        'print("bad token"+str(x1)+"!")',
+        '"invalid token"===t2?"a":"b"',
+    ],
+)
+def test_ids_and_code_beside_a_word_of_secrets_stay(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text

@@ -77,7 +77,7 @@ async def deploy_up(
             if held:
                 names = ", ".join(f"{name} ({record.values[name]})" for name in held)
                 raise RigError(
-                    f"Another process else listens on what {record.project!r} needs: {names}.",
+                    f"Another process listens on what {record.project!r} needs: {names}.",
                     next_step=f"Give it another port with: --set {held[0]}=PORT",
                 )
             await Containers(record.project).reach()

@@ -41,7 +41,7 @@ WordsArgument = Annotated[
 def up(
     context: typer.Context,
     subject: Annotated[str | None, typer.Argument(help="The subject to copy.")] = None,
-    rig: Annotated[str | None, typer.Option(help="Run it as processes or as containers.")] = None,
+    rig: Annotated[str | None, typer.Option(help="processes, or compose for containers.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""

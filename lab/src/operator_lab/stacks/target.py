@@ -244,7 +244,7 @@ class ComposeTarget:
         try:
             ill = [each for each in await self.status() if each.state in _ILL]
             lines = [
-                f"{each.name} is {each.state} ; its last line was {line.partition(' | ')[2]!r}."
+                f"{each.name} is {each.state}; its last line was {line.partition(' | ')[2]!r}."
                 for each in ill[:TOLD_MAX]
                 for line in await self.logs(each.name, lines=1)
             ]

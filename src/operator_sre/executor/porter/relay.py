@@ -52,7 +52,7 @@ async def relay(near: Peer, engine: str, request: bytes, *, upgrades: bool) -> N
                 await _carry(far[0], near[1])
             finally:
                 await _cancel(saying)
-        else:  # the client was not asked to close, so it needs the end of the stream
+        else:  # the engine was not asked to close, so it needs the end of the stream
             far[1].write_eof()
             await _answer(near, far)
     finally:

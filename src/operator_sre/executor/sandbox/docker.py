@@ -168,17 +168,19 @@ class DockerBox:
             try:
                 async with asyncio.timeout(seconds):
                     problem = await self._read_output(run, seconds)
+                if problem:
+                    return refusal(f"Docker did not start the command: {problem}.")
+                waited = await self._engine.ask("POST", f"/containers/{run.container}/wait")
+                seen = await self._engine.ask("GET", f"/containers/{run.container}/json")
+                used_up = seen.read(Container).state.oom_killed
+                return _result(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
             except TimeoutError:
                 return _result(run, Outcome.TIMED_OUT, EXIT_TIMED_OUT)
             except EngineError as error:
+                # The script may have run, so that a refusal, after which it may be proposed
+                # again, would be wrong.
                 lost = _result(run, Outcome.UNKNOWN, None)
                 return replace(lost, stderr=f"{lost.stderr}{error} Its outcome is unknown.")
-            if problem:
-                return refusal(f"Docker did not start the command: {problem}.")
-            waited = await self._engine.ask("POST", f"/containers/{run.container}/wait")
-            seen = await self._engine.ask("GET", f"/containers/{run.container}/json")
-            used_up = seen.read(Container).state.oom_killed
-            return _result(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
         finally:
             await asyncio.shield(self._remove(run.container))
 

@@ -154,6 +154,7 @@ class RemoteShell:
                 output.close()
             report, told_err = (ear.told for ear in heard.ears)
             if not called.sent:
+                # After a gap the order is to recover: the first call has run the command.
                 outcome = Outcome.REFUSED if order.mode == "run" else Outcome.UNKNOWN
                 result = Result(outcome, stderr=called.trouble, category=called.category)
             elif report is None or told_err is None or not report.words or called.trouble:
@@ -209,8 +210,10 @@ class RemoteShell:
                 )
                 return Result(Outcome.UNKNOWN, stderr=why)
             case "nowhere":
+                # Only a first call has certainly run nothing.
+                outcome = Outcome.REFUSED if order.mode == "run" else Outcome.UNKNOWN
                 why = f"There is no folder at {name} to record a command in."
-                return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.RESOURCE)
+                return Result(outcome, stderr=why, category=FailureCategory.RESOURCE)
             case _:
                 why = (
                     f"The process that supervised the command at {name} was killed, so its "

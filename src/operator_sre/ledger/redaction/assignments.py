@@ -14,6 +14,7 @@ from operator_sre.ledger.redaction.values import (
     is_code,
     is_ordinary,
     is_secret,
+    is_uuid,
     line_end,
     line_start,
     looks_made,
@@ -73,6 +74,7 @@ _NAMED_CALL = Pattern(
 # One level below: `"token": {"value": "x"}`, `variable "password" { default = "x" }`.
 _OBJECT = Pattern(rb"(?i)" + NAME + rb"[\"'\\]*\s*[:=]?\s*\{")
 _FIELD = Pattern(rb"[\s,]*[\"'\\]*[\w.-]+[\"'\\]*\s*[:=]\s*")
+_DIGEST = Pattern(rb"[0-9a-f]+")
 _VALUE_FIELD = Pattern(rb"(?i)\b(?:value|secret|plain\w*|data|content)[\"'\\]")
 FIELDS_MAX = 8
 _PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas|ticket|t)=")
@@ -354,9 +356,16 @@ def find_members(data: bytes, start: int, end: int) -> Iterator[Finding]:
             is_value and named.kind in ("credential", "secret", "token")
         )
         is_chosen = may_be_chosen and is_secret(value.of(data), Trust.SAID)
-        if is_chosen or looks_made(value.of(data)):
+        # A word like `refresh` names many things: an id or a commit below it is no secret.
+        is_id = named.trust is Trust.MADE and not is_value and _is_id(value.of(data))
+        if is_chosen or (looks_made(value.of(data)) and not is_id):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
         at = value.end + value.depth + 1
+
+
+def _is_id(raw: bytes) -> bool:
+    """A UUID, or the hexadecimal digest of a commit or an image."""
+    return is_uuid(raw) or (len(raw) in (40, 64) and _DIGEST.at(raw, 0) == len(raw))
 
 
 @detector(_PARAMETER)

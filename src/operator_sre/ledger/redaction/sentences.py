@@ -125,6 +125,7 @@ _BOTH = Pattern(
 )
 _SIGNED = Pattern(rb"(?i)\bsignature[^\n=]{0,40}\bsha\d{1,3}=")
 # A name that touches its value: `u'bob', pw'x'`.
+_AFTER_STRING = tuple(bytes([byte]) for byte in b" ,:;.)]}+=|?&<>/")
 _TOUCHING = Pattern(rb"[\s(,;](?:pw|pwd|pass|password|passwd|passphrase|secret|token)[\"']")
 _SENT = Pattern(rb"\bsend(?:line)?(?: --)? \"")
 _USER = Pattern(
@@ -199,7 +200,7 @@ def _find_in_sql(data: bytes, _: int, end: int) -> Iterator[Finding]:
 @detector(_TOUCHING)
 def _find_touching(data: bytes, _: int, end: int) -> Iterator[Finding]:
     value = read_quoted(data, end - 1)
-    if value is None or data[value.start : value.start + 1] in (b" ", b",", b":", b")"):
+    if value is None or data[value.start : value.start + 1] in _AFTER_STRING:
         return  # the quote closes a string that began before the name
     raw = value.of(data)
     if any(48 <= byte < 58 for byte in raw) and is_secret(raw, Trust.SAID):

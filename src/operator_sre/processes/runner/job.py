@@ -1,4 +1,4 @@
-"""A runner_job is one job under way: its process, its pipes, its limits, and how it ends."""
+"""One job in progress: its process, its pipes, its limits, and how it ends."""
 
 from __future__ import annotations
 
