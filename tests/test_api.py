@@ -181,6 +181,34 @@ def test_an_agent_asks_through_the_hub(folder: Path) -> None:
             client.hub("planner", type="user").request("echo hi")
 
 
+@pytest.mark.parametrize("timeout_s", [float("inf"), float("nan"), 0.0, -1.0, 1e9])
+def test_a_timeout_without_a_limit_is_refused(folder: Path, timeout_s: float) -> None:
+    with _open(folder) as client, pytest.raises(UsageError, match="must be between"):
+        client.executor.run("uptime", timeout_s=timeout_s)
+
+
+def test_an_error_of_a_watcher_comes_after_the_command_has_ended(folder: Path) -> None:
+    def fail(stream: int, data: bytes) -> bool:
+        raise ValueError("not text")
+
+    with _open(folder) as client:
+        with pytest.raises(ValueError, match="not text"):
+            client.executor.run("echo done", on_output=fail)
+        newest = client.history.list(limit=1)[0]
+        assert (newest.command, newest.exit_code) == ("echo done", 0)
+
+
+def test_a_request_whose_announcement_fails_is_withdrawn(folder: Path) -> None:
+    def fail(approval: Approval) -> None:
+        raise ValueError(f"{approval.id} is not announced")
+
+    with _open(folder) as client:
+        with pytest.raises(ValueError, match="not announced"):
+            client.executor.run("touch made", on_approval=fail)
+        assert list(client.gate.pending()) == []
+    assert not (folder / "made").exists()
+
+
 def test_a_client_is_used_while_it_is_open(folder: Path) -> None:
     client = _open(folder)
     with pytest.raises(UsageError, match="not open"):

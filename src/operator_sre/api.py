@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from operator_protocols.domain.action import Result
+from operator_protocols.domain.action import TIMEOUT_S_MAX, Result
 from operator_protocols.domain.command import Command
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval
@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+TIMEOUT_S_MIN = 0.1
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 LIMIT = 50
 
@@ -101,7 +102,9 @@ class Client:
     def __enter__(self) -> Self:
         folder = Path(self._directory or Path.cwd()).absolute()
         config = load_config(flags=self._flags, environ=os.environ, cwd=folder)
-        must_be_confirmed(config, folder)
+        # Only a file that lies in the current directory counts as seen by the user.
+        for seen in (folder, Path.cwd()):
+            must_be_confirmed(config, seen)
         home: AbstractContextManager[App] = open_app(config)
         self._app = self._opened.enter_context(home)
         return self
@@ -214,9 +217,24 @@ class Executor:
 
         Where approval is required, `on_approval` gets the request, and the call waits for the
         decision of a person, until the request expires. `on_output` gets the output while the
-        command runs, without secrets: 1 for stdout or 2 for stderr, and the bytes. Ctrl-C withdraws
-        the request or stops the command.
+        command runs, without secrets: 1 for stdout or 2 for stderr, and the bytes; an error that it
+        raises is raised after the command has ended. Ctrl-C withdraws the request or stops the
+        command.
         """
+        if not TIMEOUT_S_MIN <= timeout_s <= TIMEOUT_S_MAX:
+            raise UsageError(
+                f"timeout_s is {timeout_s:g}, but must be between {TIMEOUT_S_MIN:g} and"
+                f" {TIMEOUT_S_MAX:g}."
+            )
+        problems: list[Exception] = []
+
+        def watch(stream: int, data: bytes) -> bool | None:
+            try:
+                return on_output(stream, data) if on_output is not None else False
+            except Exception as error:  # noqa: BLE001  the command goes on, whatever a caller raises
+                problems.append(error)
+                return False
+
         wanted = Wanted(
             command,
             cwd=str(Path(cwd or Path.cwd()).absolute()),
@@ -225,7 +243,13 @@ class Executor:
             timeout_s=timeout_s,
             reason=reason,
         )
-        return _run(commands.execute_command(self._app, wanted, asked=on_approval, watch=on_output))
+        heard = watch if on_output is not None else None
+        execution = _run(
+            commands.execute_command(self._app, wanted, asked=on_approval, watch=heard)
+        )
+        if problems:
+            raise problems[0]
+        return execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +360,12 @@ class Hub:
         """Execute what agents of this home ask for, until interrupted or until the timeout."""
 
         async def serve() -> None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
+            try:
+                async with asyncio.timeout(timeout_s) as limit:
                     await hub.Hub(self._app).serve()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
 
         _run(serve())
 

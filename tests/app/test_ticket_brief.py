@@ -89,6 +89,33 @@ def test_a_check_is_not_taken_for_the_change() -> None:
     assert (brief.action.approval_id, brief.action.result) == ("ap-1", "")
 
 
+def test_an_action_that_is_judged_again_keeps_its_approval() -> None:
+    pending = brief_ticket(ticket(), _entries(_verdict(), ASKED, _verdict())).action
+    assert pending is not None
+    assert (pending.approval, pending.approval_id) == ("pending approval", "ap-1")
+    minted = (Kind.PERMIT_MINTED, {"rule": "", "approval": "ap-1"})
+    resumed = _entries(_verdict(), ASKED, APPROVED, _verdict(), minted, _result())
+    approved = brief_ticket(ticket(), resumed).action
+    assert approved is not None
+    assert approved.approval == "approved by ada: go"
+    assert approved.result == "exit 0 after 3.2 s: restarted"
+
+
+def test_an_action_that_is_proposed_again_after_its_result_needs_a_new_approval() -> None:
+    entries = _entries(_verdict(), ASKED, APPROVED, _result(), _verdict())
+    action = brief_ticket(ticket(), entries).action
+    assert action is not None
+    assert (action.approval, action.result) == ("", "")
+
+
+def test_the_refusal_of_another_action_is_not_its_result() -> None:
+    other = {"tool": "restart_node", "arguments": {}}
+    refused = (Kind.REFUSED, {"action": other, "result": {"stderr": "'target' is missing"}})
+    action = brief_ticket(ticket(), _entries(_verdict(), _result(), refused)).action
+    assert action is not None
+    assert action.result == "exit 0 after 3.2 s: restarted"
+
+
 def test_findings_that_follow_from_a_failed_target_fold() -> None:
     broken = replace(ticket(), violations=(violation("node-1"), violation("node-1", "observable")))
     findings = brief_ticket(broken, ()).findings

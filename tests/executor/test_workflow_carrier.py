@@ -346,7 +346,7 @@ async def test_a_claim_that_is_lost_ends_the_work_without_a_word(bench: Bench) -
     other = await bench.store.workflow_claims.claim("other", lease_s=30.0, late_s_max=600.0)
     assert other is not None
     bench.clock.advance(LEASE_S / 3)
-    with pytest.raises(ConflictError, match="another process"):
+    with pytest.raises(ConflictError, match="carried out by another process"):
         await work
     assert bench.interrupted == ["a"]
     assert bench.states() == ["in_progress"]

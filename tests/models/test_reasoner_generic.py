@@ -304,8 +304,21 @@ def test_words_mean_what_they_say() -> None:
     assert meaning("all is well") == ""
     doubted = "pager says: latency is high; Operator's own check finds nothing wrong"
     assert meaning(doubted) == "unconfirmed"
+    assert meaning("pager says: latency is high; our own look finds nothing wrong") == "unconfirmed"
     assert set(OUTCOMES[WORDS]) == {"nothing", *TROUBLES}
     assert sum(HEALTHY[WORDS].values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "the command took too long",
+        "the observation took too long",
+        "this machine has nothing left to check it with: cannot assign requested address",
+    ],
+)
+def test_what_only_says_that_nothing_was_seen_blames_no_target(problem: str) -> None:
+    assert meaning(problem) == ""
 
 
 def test_words_count_for_whoever_else_may_be_to_blame() -> None:

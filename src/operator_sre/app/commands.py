@@ -177,7 +177,8 @@ async def execute_command(
                 watch=feed,
             )
             record = await act(controls, request)
-    except asyncio.CancelledError:
+    except BaseException:
+        # Cancelled, or a callback of the caller failed: an approval would run nothing any more.
         if (last := announced.last) is not None:
             known, reason = (
                 app.store.approvals.get(last.id) or last,

@@ -55,6 +55,7 @@ def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:
     diagnosis: Diagnosis | None = None
     action: ProposedAction | None = None
     proof = ""
+    proposal: object = None
     is_change = False  # whether the entries that follow are about a change, not about a SAFE check
     for entry in entries:
         payload = entry.payload
@@ -64,13 +65,18 @@ def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:
             proof = str(payload["detail"])
         elif entry.kind is Kind.VERDICT:
             is_change = payload["level"] != "safe"
-            if is_change:
+            # An agent that resumes has its action judged again; the approval that it has, stays.
+            is_same = action is not None and not action.result and payload["action"] == proposal
+            if is_change and not is_same:
+                proposal = payload["action"]
                 action = ProposedAction(
                     command=describe_action(payload["action"]),
                     level=str(payload["level"]),
                     risk=str(payload["risk"]),
                     reversible=payload.get("reversible"),
                 )
+        elif entry.kind is Kind.REFUSED and payload.get("action", proposal) != proposal:
+            pass  # refused before it was judged: it says nothing of the action before it
         elif is_change and action is not None:
             action = _follow_action(action, entry)
     return TicketBrief(

@@ -76,7 +76,8 @@ def headline_of(ticket: Ticket, diagnosis: Diagnosis | None) -> str:
     if diagnosis is None:
         return "Diagnosis in progress" if ticket.state is TicketState.CLAIMED else NO_CAUSE
     if diagnosis.cause in _NO_CAUSES:
-        return f"{NO_CAUSE}: {diagnosis.summary}" if diagnosis.summary else NO_CAUSE
+        is_said = NO_CAUSE.lower() in diagnosis.summary.lower()
+        return diagnosis.summary if is_said else f"{NO_CAUSE}: {diagnosis.summary}".rstrip(": ")
     return diagnosis.summary
 
 

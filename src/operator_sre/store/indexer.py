@@ -102,7 +102,7 @@ class Indexer:
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._notified = False
-        self._behind, self._progress_at = 0, 0.0
+        self._indexed, self._progress_at = 0, 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -133,15 +133,20 @@ class Indexer:
 
     def behind(self) -> int:
         """How many entries the index lacks; 0 when the database cannot be read."""
+        head, indexed = self._positions()
+        return head - indexed
+
+    def _positions(self) -> tuple[int, int]:
+        """The newest entry, and the newest one in the index."""
         with self._lock:
             try:
                 connection = self._session.get()
                 sql = "SELECT seq FROM entries ORDER BY seq DESC LIMIT 1"
                 head = connection.execute(sql).fetchone()
-                return (int(head[0]) if head else 0) - self._start(connection)
+                return (int(head[0]) if head else 0), self._start(connection)
             except self._database.failures:
                 self._session.abandon()
-                return 0
+                return 0, 0
 
     def close(self) -> None:
         """Index the rest if it is little, and close the session."""
@@ -159,6 +164,8 @@ class Indexer:
             self._closing.wait(GATHER_S)
             self._news.clear()
             self._notified = False  # after clear(), so that no later notification is lost
+            if self._closing.is_set():
+                self._end_process()  # two that write the index would wait for each other
             if not self._leave_to_process():
                 # While closing, no one writes and the caller waits for the end.
                 began = None if self._closing.is_set() else time.perf_counter()
@@ -171,12 +178,12 @@ class Indexer:
 
     def _is_idle(self) -> bool:
         """Whether the process has finished, died or stalled. A slow start is none of these."""
-        behind, now = self.behind(), time.monotonic()
-        if behind != self._behind:
-            self._behind, self._progress_at = behind, now
+        (head, indexed), now = self._positions(), time.monotonic()
+        if indexed != self._indexed:
+            self._indexed, self._progress_at = indexed, now
         assert self._process is not None
         is_stalled = now - self._progress_at >= STALL_S
-        return behind == 0 or is_stalled or not self._process.is_running
+        return head == indexed or is_stalled or not self._process.is_running
 
     def _leave_to_process(self) -> bool:
         """True when a process does the work: the running one, or a new one for a large backlog."""
@@ -187,7 +194,7 @@ class Indexer:
                 return False
             try:
                 self._process = self._apart()
-                self._behind, self._progress_at = self.behind(), time.monotonic()
+                self._indexed, self._progress_at = self._positions()[1], time.monotonic()
             except OSError as error:
                 log.warning(
                     "cannot start the index process: %s. Operator indexes in-process.", error

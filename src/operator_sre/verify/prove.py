@@ -146,7 +146,7 @@ def _describe_proof(
     held: bool,
 ) -> str:
     if harm:
-        return f"The change broke something else: {', '.join(harm)}."
+        return f"Another invariant broke meanwhile: {', '.join(harm)}."
     if held and pending:
         return (
             f"Operator's own invariants held for {stable_s:.1f} s in {looks} checks, but"

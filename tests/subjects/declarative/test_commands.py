@@ -111,7 +111,7 @@ async def test_a_command_that_hangs_is_ended_and_shows_nothing(
     tried = probing(tmp_path, "{run: [sleep, '60'], reviewed: true}", "it.ok", shell)
     tried.timeout_s = 0.4
     seen = await tried.seen()
-    assert "timed out" in seen.problem
+    assert "took too long" in seen.problem
     assert await tried.health() is Health.UNKNOWN
 
 

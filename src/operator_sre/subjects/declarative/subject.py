@@ -92,7 +92,7 @@ class DeclarativeSubject:
             except Blind as blind:
                 return {}, str(blind)
             except TimeoutError:
-                return {}, "the observation timed out"
+                return {}, "the observation took too long"
             except Exception as error:  # noqa: BLE001  one target must not blind us for the others
                 return {}, f"the observation failed: {type(error).__name__}"
 

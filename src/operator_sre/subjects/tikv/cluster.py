@@ -147,7 +147,7 @@ def balance_readings(
         "leader_least": names.get(least.id, str(least.id)),
         "leader_spread": round(spread, 1),
         "leaders_uneven": uneven,
-        "leader_counts": f"{most.leader_count} and {least.leader_count} leaders",
+        "leaders_told": f"{most.leader_count} and {least.leader_count} leaders",
     }
 
 

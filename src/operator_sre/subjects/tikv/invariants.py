@@ -328,7 +328,7 @@ def _leader_imbalance(seen: Seen, options: Options) -> Opinion:
     if not uneven:
         return WELL
     most, least = seen.readings.get("leader_most"), seen.readings.get("leader_least")
-    return broken(f"{most} and {least} have {seen.readings.get('leader_counts')}")
+    return broken(f"{most} and {least} have {seen.readings.get('leaders_told')}")
 
 
 @_rule("operator_stuck", "PD operators finish in time.", WARNING, 0.0, CLUSTER)

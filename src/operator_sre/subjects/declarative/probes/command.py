@@ -60,7 +60,7 @@ class CommandProbe:
             raise Blind(f"the command cannot be run: {error}") from error
         code, output = result.exit_code, result.stdout[:STDOUT_CHARACTERS_MAX]
         if result.outcome is Outcome.TIMED_OUT:
-            raise Blind("the command timed out")
+            raise Blind("the command took too long")
         if result.outcome is not Outcome.RAN or code is None:
             lines = result.stderr.strip().splitlines()
             why = lines[-1][:120] if lines else result.outcome

@@ -156,7 +156,7 @@ async def first_answer(
             cause: BaseException | None = error
             for _ in range(CAUSES_MAX):
                 if isinstance(cause, OSError) and cause.errno in _OUR_LIMITS:
-                    why = f"this machine cannot reach it: {sentence_of(error)}"
+                    why = f"this machine has nothing left to check it with: {sentence_of(error)}"
                     raise Blind(why) from error
                 cause = (cause.__cause__ or cause.__context__) if cause is not None else None
             problem = problem or f"{address[0]}:{address[1]}: {sentence_of(error)}"
