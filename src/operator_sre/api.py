@@ -231,7 +231,7 @@ class Executor:
         def watch(stream: int, data: bytes) -> bool | None:
             try:
                 return on_output(stream, data) if on_output is not None else False
-            except Exception as error:  # noqa: BLE001  the command goes on, whatever a caller raises
+            except Exception as error:  # noqa: BLE001  the command goes on all the same
                 problems.append(error)
                 return False
 
