@@ -124,7 +124,7 @@ def test_audit_tells_every_run_and_entry(lived: Home) -> None:
 def test_audit_verify_says_whole_or_names_the_damage(lived: Home, home: Home) -> None:
     whole = lived.run("audit", "verify")
     assert whole.code == 0
-    assert whole.out.startswith("The ledger is whole:")
+    assert whole.out.startswith("The ledger is intact:")
     home.path.mkdir()
     for file in lived.path.glob("*.*"):
         shutil.copy(file, home.path)

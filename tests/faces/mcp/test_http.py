@@ -96,6 +96,8 @@ def test_nobody_else_is_let_in_and_that_is_on_record(place: Place, url: str) -> 
         (401, {"headers": {**ACCEPT, "authorization": gone}}),
         (421, {"headers": {**good, "host": "evil.example"}}),
         (403, {"headers": {**good, "origin": "http://evil.example"}}),
+        (403, {"headers": {**good, "origin": "http://[x"}}),
+        (403, {"headers": {**good, "origin": "null"}}),
         (400, {"headers": good, "params": {"token": place.secrets["viewer"]}}),
         (
             413,

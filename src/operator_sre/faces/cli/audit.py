@@ -104,7 +104,7 @@ def verify_(
         checkpoints = f"{report.checkpoints} checkpoints signed"
         print_lines(
             [
-                f"The ledger is whole: {report.entries} entries, {checkpoints},"
+                f"The ledger is intact: {report.entries} entries, {checkpoints},"
                 f" head {report.head[:16]}."
             ]
         )

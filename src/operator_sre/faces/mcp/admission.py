@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -77,7 +76,8 @@ class Admission:
             return Refusal(421, UNKNOWN_HOST, "host")
         # A page of another site can make a browser send requests here.
         origin = headers.get(b"origin", "")
-        if origin and not is_ours(urlsplit(origin).netloc, self.hosts):
+        site = origin.partition("://")[2].partition("/")[0]
+        if origin and not is_ours(site, self.hosts):
             return Refusal(403, f"Origin {origin[:200]!r} is not allowed.", "origin")
         if scope["path"] != PATH:
             return Refusal(404, f"Not found. The MCP endpoint is {PATH}.", "path")
