@@ -1,8 +1,8 @@
 """Faults that any rig can have, written once over the abilities of the lab.
 
-A subject takes those that make sense for its kinds of targets, and adds its own:
+A subject takes the faults that fit its kinds of targets, and adds its own:
 
-    FAULTS = (kill_fault("node_kill", "node", breaks=("node_down",)), ...)
+FAULTS = (kill_fault("node_kill", "node", breaks=("node_down",)), ...)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def kill_fault(
     count: int = 1,
     end: CorrectOutcome = CorrectOutcome.MITIGATED,
 ) -> Fault:
-    """So many processes are ended by SIGKILL; it is over when all run and answer again."""
+    """Kill several processes by SIGKILL; the fault ends when all run and answer again."""
     if count < 1:
         raise ValueError("A fault must kill at least one target.")
 
@@ -82,7 +82,7 @@ def kill_fault(
 
 
 def pause_fault(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
-    """One process is stopped by SIGSTOP; it is over when it goes on, or another took its place."""
+    """Stop one process by SIGSTOP; the fault ends when it continues, or another took its place."""
 
     async def resume(scene: Scene) -> None:
         if Ability.PAUSE in scene.rig.damage(scene.target.name):
@@ -105,7 +105,7 @@ def cut_fault(
 ) -> Fault:
     """Nothing passes between one process and all targets of other kinds (everybody).
 
-    Nobody inside of the system can mend a wire, so the right end is a person who knows.
+    Nothing inside the system can repair a link, so the correct outcome is an escalation.
     """
     sentence = f"One {kind} is cut off from {_everyone(kind, others)}."
     return _fault(
@@ -146,7 +146,7 @@ def fill_fault(
     left_bytes: int = 0,
     end: CorrectOutcome = CorrectOutcome.MITIGATED,
 ) -> Fault:
-    """The disk of one process is full; it is over when there is room again.
+    """The disk of one process is full; the fault ends when there is room again.
 
     A process need not have survived a full disk, and is started again then.
     """
@@ -180,7 +180,7 @@ def limit_fault(
 def occupy_fault(
     name: str, kind: str, *, breaks: tuple[str, ...], end: CorrectOutcome = CorrectOutcome.MITIGATED
 ) -> Fault:
-    """Another process listens on the port of one that is down."""
+    """Another process listens on the port of a stopped one."""
     return _fault(
         *(name, f"The port of one {kind} is taken by another process.", kind, breaks),
         Ability.OCCUPY,
@@ -205,7 +205,7 @@ def flood_fault(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
         return before
 
     def truncate(log: Path, size: int) -> None:
-        # One that is shorter than that was rotated, and is left alone.
+        # A shorter file was rotated, and is left alone.
         if size_of(log) > size:
             with log.open("r+b") as lines:
                 lines.truncate(size)
@@ -254,7 +254,7 @@ def _fault(
     end: CorrectOutcome = CorrectOutcome.MITIGATED,
     count: int = 1,
 ) -> Fault:
-    """One that is over when its ability is taken back and its victims run and answer."""
+    """A fault that ends when its ability is withdrawn and its victims run and answer."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
         await hurt(scene)
@@ -289,7 +289,7 @@ def _victims(scene: Scene, count: int) -> tuple[Target, ...]:
 
 
 def _needs_peers(ability: Ability, kinds: tuple[str, ...]) -> Unavailable:
-    """Without this a fault between one and nobody would be one between one and everybody."""
+    """Without this, a fault between a target and no peers would cut it off from all others."""
 
     def unavailable(scene: Scene) -> str:
         peers = _peers(scene, kinds)

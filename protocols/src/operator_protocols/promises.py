@@ -37,7 +37,7 @@ SLACK_S = 5.0
 GRACE_S_MAX = 3600.0
 # The monitor says by this name that it could not see.
 OBSERVABLE = "observable"
-# What whoever runs a subject brings along.
+# Provided by the program that runs a subject.
 GIVEN_TOOLS = frozenset(
     {"restart_node", "resume_node", "restart_service", "kill_process", "execute_script"}
 )
@@ -76,7 +76,7 @@ class _Trial:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of targets that it knows by its rig, and one that nobody knows.
+        """The kinds of targets that it knows by its rig, and an unknown one.
 
         Where the programs of its rig are missing, those of its faults are all that can be known.
         """
@@ -93,7 +93,7 @@ async def broken_promises(
 ) -> list[str]:
     """Every promise that this plug-in breaks, as a sentence; none when it keeps them all.
 
-    `slack_s` is what a loaded machine may add to a look that is over in time.
+    `slack_s` is what a loaded machine may add to an observation that ends in time.
     """
     trial = _Trial(plugin, options or {}, slack_s)
     return [
@@ -212,7 +212,7 @@ async def _tool(tool: Tool) -> list[str]:
 
 
 async def _depot(trial: _Trial) -> list[str]:
-    """What nobody has said is neither kept nor lost."""
+    """An invariant without a finding is neither kept nor broken."""
     if trial.plugin.depot is None:
         return []
     async with _silent() as silent:
@@ -272,7 +272,7 @@ def _rig(trial: _Trial) -> Iterator[str]:
 
 
 def _has_verbs(thing: object, kind: type) -> bool:
-    """Asked of something whose type nobody has checked."""
+    """The type of this value is not checked yet."""
     return isinstance(thing, kind)
 
 
@@ -292,7 +292,7 @@ async def _silent() -> AsyncIterator[int]:
 
 @contextlib.contextmanager
 def _dead() -> Iterator[int]:
-    """A port that is taken, and on which nobody listens."""
+    """A port that is bound, and that accepts no connection."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

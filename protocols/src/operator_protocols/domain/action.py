@@ -62,8 +62,8 @@ class Action:
 
     `venv` is a virtual environment of Python that the command runs inside of, `passes` are the
     names of variables of the operator's own environment that it is given. `place` is which machine
-    or container its target was when it was proposed, where that is not this machine. `inferred`
-    are the arguments that nobody gave and the ticket determined.
+    or container its target was when it was proposed, where that is not this machine. `inferred` are
+    the arguments that the caller left out and the ticket determined.
     """
 
     tool: str
@@ -134,7 +134,7 @@ class Outcome(StrEnum):
 class Usage:
     """What a command took, with all of its children that it waited for.
 
-    `memory_bytes` is the most it had at once, and 0 where that was too little to be told.
+    `memory_bytes` is the most it had at once, and 0 where it was too small to measure.
     """
 
     user_s: float = 0.0

@@ -1,4 +1,4 @@
-"""An Alert is what somebody else's watcher says is wrong."""
+"""An Alert is a problem that another monitoring system reports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class AlertChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert as it was told last. Trigger and fingerprint tell it from all others.
+    """One alert in its latest state. Trigger and fingerprint identify it.
 
-    It stands for `invariant` at `target` of `subject`. `since` is when it fired, in the words of
-    whoever sent it, or when we heard of it; `cleared_at` is when we heard that it is over.
+    It stands for `invariant` at `target` of `subject`. `since` is when it fired according to the
+    sender, or when we received it; `cleared_at` is when we received its end.
     """
 
     trigger: str

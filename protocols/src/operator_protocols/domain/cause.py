@@ -38,8 +38,8 @@ class Cause:
 
     `kinds` are the kinds of targets that it can befall, all when none is named. `breaks` are the
     invariants that it breaks at such a target or at what depends on it, any when none is named.
-    `shows` are readings that a look has at the blamed target when it is so. A cause with the name
-    of one that serves every subject takes its place.
+    `shows` are readings of an observation at the blamed target when the cause is true. A cause
+    replaces the shared cause of the same name.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Attempt:
 
     @property
     def succeeded(self) -> bool:
-        """It ran to its end and said so."""
+        """The command ended by itself and its exit code is known."""
         return self.outcome == "ran" and self.exit_code == 0
 
     @property
@@ -50,7 +50,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Command(Attempt):
-    """An Attempt with everything known of it: who wanted it, who let it, what it said.
+    """An Attempt with everything known of it: who requested it, who allowed it, what it printed.
 
     `head` and `tail` are the ends of the output, `output_hash` is that of all that was recorded;
     the streams' own hashes name the spool files where the whole output lies for a while.
@@ -70,7 +70,7 @@ class Command(Attempt):
 
 @dataclass(frozen=True, slots=True)
 class CommandFilter:
-    """Which commands are wanted; what is not said does not matter."""
+    """A filter for commands; a field without a value matches every command."""
 
     ticket: int | None = None
     run: str = ""

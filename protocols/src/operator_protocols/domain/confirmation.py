@@ -72,5 +72,5 @@ class Confirmation:
 
     @property
     def open(self) -> bool:
-        """True for a yes of which nobody has recorded yet what became of it."""
+        """True for an approval whose outcome is not recorded yet."""
         return self.state is ConfirmationState.APPROVED and self.settled_at is None

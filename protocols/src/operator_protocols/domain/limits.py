@@ -1,4 +1,4 @@
-"""Limits bound what may be changed about one subject, whoever changes it."""
+"""Limits bound the changes to one subject, from all callers together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TargetChange:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was changed about a subject lately: all that its Limits go by.
+    """Recent changes to a subject: everything that its Limits depend on.
 
     `running` are the commands that began and have not ended, `changes` counts the last hour,
     `targets` were touched within `targets_window_s`, `failures` came one after another.
@@ -56,7 +56,9 @@ class Limits:
         return self.refusal_in_turn(usage, now) or self.busy(usage)
 
     def refusal_in_turn(self, usage: Usage, now: datetime) -> str:
-        """The same for one whose turn it is: what no waiting for another change would mend."""
+        """The limits that still refuse when it is this change's turn: waiting for another change
+        does not help.
+        """
         return self.broken(usage, now) or self.often(usage)
 
     def busy(self, usage: Usage) -> str:

@@ -12,7 +12,7 @@ __all__ = ["SubjectMode"]
 
 @dataclass(frozen=True, slots=True)
 class SubjectMode:
-    """How much of a subject runs without a person, who said so, when and why."""
+    """How much of a subject runs without approval, who decided that, when and why."""
 
     subject: str
     mode: Mode

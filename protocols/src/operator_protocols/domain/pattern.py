@@ -33,9 +33,9 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class PatternNote:
-    """What the Ledger holds under a name: a person's pattern if it is one, and what was done to it.
+    """The Ledger's note on a name: a pattern that a user made, if any, and how it was used.
 
-    A learned pattern has no note until somebody uses or hides it.
+    A learned pattern has no note until someone uses or hides it.
     """
 
     name: str

@@ -16,7 +16,7 @@ __all__ = ["Approval", "ApprovalState", "Binding", "Permit", "fingerprint_of", "
 
 
 def fingerprint_of(token: str) -> str:
-    """What is written down of a token, so that whoever reads it cannot use it."""
+    """The recorded form of a token, which cannot be used in its place."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -50,9 +50,9 @@ class Binding:
 class Permit:
     """Single use, expiring, bound to exactly one Action as it was judged, and to one claim.
 
-    `id` is a secret: whoever holds it may act. Only its fingerprint is ever written or shown.
-    `approval` and its `version`, or `rule`, are what allowed it where nobody else did.
-    `confinement` is what the kernel holds the command to.
+    `id` is a secret: its holder may act. Only its fingerprint is ever written or shown. `approval`
+    and its `version`, or `rule`, name what allowed it, unless a person approved it. `confinement`
+    is what the kernel holds the command to.
     """
 
     id: str = field(repr=False)
@@ -139,5 +139,5 @@ class Approval:
 
     @property
     def escalated(self) -> bool:
-        """Nobody answered for so long that it was said louder."""
+        """The request stayed pending for so long that it was escalated."""
         return self.escalated_at is not None

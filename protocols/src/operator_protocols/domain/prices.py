@@ -9,7 +9,8 @@ from operator_protocols.domain.budget import Spent
 __all__ = ["Prices"]
 
 TOKENS_PER_PRICE = 1_000_000
-# Writing into a cache costs a quarter more than reading afresh, where it is told apart.
+# Writing into a cache costs a quarter more than plain input, where the provider counts it
+# separately.
 CACHE_WRITE_TIMES = 1.25
 
 

@@ -1,4 +1,4 @@
-"""A Query is what somebody looks for, in their own words."""
+"""A Query is a search in a user's own words."""
 
 from __future__ import annotations
 

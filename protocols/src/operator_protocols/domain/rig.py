@@ -75,8 +75,8 @@ class LoadSpec:
 class RigSpec:
     """Everything the lab needs to bring a copy of a Subject to life.
 
-    `options` are given to the subject that looks at it, as those of the configuration are to one
-    that is configured: a copy may live faster than what it is a copy of.
+    `options` configure the subject that observes the rig, like the options in a configuration file:
+    a copy may run on shorter intervals than the original.
     """
 
     subject: str

@@ -152,8 +152,8 @@ Call = Action | Diagnose | Escalate | Finish | Misuse
 class Answer:
     """One turn of a model: its reasoning and its calls, in order.
 
-    `by` names the model that answered if it is not the one that was asked, and `note` says why.
-    `hypotheses` are sorted by probability, the most probable first.
+    `by` names the model that answered if another model was asked, and `note` says why. `hypotheses`
+    are sorted by probability, the most probable first.
     """
 
     reasoning: str

@@ -11,7 +11,7 @@ __all__ = ["ServiceState", "ServiceStatus", "StackService", "StackSpec"]
 
 @dataclass(frozen=True, slots=True)
 class StackService:
-    """One service of a compose file that is a target: what of it is watched, hurt and mended.
+    """One service of a compose file that is a target: how it is watched, broken and repaired.
 
     `port_variable` names the variable that says on which port of the host it answers. `endpoints`
     are further addresses of it, such as those by which others in the stack know it; in them
@@ -36,10 +36,10 @@ class StackSpec:
     """Everything that is needed to bring a stack up.
 
     `folder` holds `compose.yaml` and all that it mounts. `ports` are the variables for ports of the
-    host with what they are without a word; `settings` are all others that may be set. `secrets` are
-    made anew for each deployment, and mounted as files. `keeper` is the service that keeps volumes
-    of a size, `relay` the one that passes on what goes to services behind it.
-    `options` are given to the subject that looks at it.
+    host with their default values; `settings` are all others that may be set. `secrets` are
+    generated for each deployment, and mounted as files. `keeper` is the service that keeps volumes
+    of a size, `relay` the service that forwards to services behind it. `options` are given
+    to the subject that observes it.
     """
 
     subject: str

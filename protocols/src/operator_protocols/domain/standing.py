@@ -29,7 +29,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StandingRule:
-    """What runs without asking until somebody revokes it; nothing that is BLOCKED ever does.
+    """A rule that lets actions run without approval until it is revoked; never a BLOCKED one.
 
     `argv` are the words of the one plain command that was approved, or the arguments of a typed
     tool. `path` is the directory of a rule that is PATH, `risk` the most that it allows.
@@ -57,5 +57,5 @@ class StandingRule:
 
     @property
     def stands(self) -> bool:
-        """Nobody has revoked it."""
+        """True until the rule is revoked."""
         return self.revoked_at is None

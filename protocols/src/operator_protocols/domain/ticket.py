@@ -25,13 +25,15 @@ class TicketState(StrEnum):
 
     @property
     def live(self) -> bool:
-        """True while the trouble is not known to be over, so that it opens no second ticket."""
+        """True while the incident may still last, so that it opens no second ticket."""
         return self not in {TicketState.RESOLVED, TicketState.CLOSED}
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why no agent takes a Ticket up: who said so, and until when; None is until it is ended."""
+    """Why no agent works on a Ticket: who paused it, and until when; None is until someone resumes
+    it.
+    """
 
     by: str
     reason: str = ""
@@ -48,7 +50,7 @@ class Ticket:
     """The one record of a break, from the first violation to its proof or its escalation.
 
     `flapping` when what is broken recovered and broke again several times within minutes. `pause`
-    is the last one, also when it is over by now.
+    is the last pause, also after it ended.
     """
 
     id: int
@@ -95,7 +97,8 @@ _TAKES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What somebody does with a Ticket, and why. `until` is for a pause, `assignee` for whom.
+    """A user's change to a Ticket, and the reason. `until` ends a pause, `assignee` takes the
+    ticket.
 
     `reason` is the text of a comment.
     """
@@ -108,7 +111,7 @@ class Move:
 
     @property
     def takes(self) -> bool:
-        """True for what takes a ticket away from whoever works on it."""
+        """True for changes that take a ticket away from its current worker."""
         return self.kind in _TAKES
 
 

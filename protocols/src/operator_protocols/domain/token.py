@@ -47,7 +47,7 @@ class Token:
     audience: Audience = Audience.API
 
     def refusal(self, at: datetime, door: Audience | None = None) -> str:
-        """Why it lets nobody in at this moment, at one door or at all; empty when it does. Pure."""
+        """Why it grants no access now, to one service or at all; empty when it does. Pure."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at <= at:

@@ -1,4 +1,4 @@
-"""A ToolSpec is what a mind, the gate and people are told of a typed tool."""
+"""A ToolSpec describes a typed tool to models, the gate and people."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class ToolState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A typed tool. `changes` is False only for one that merely looks.
+    """A typed tool. `changes` is False only for a tool that only reads.
 
-    `undo` names the tool that takes it back, `verify` says how to see that it worked; only what is
+    `undo` names the tool that rolls it back, `verify` says how to see that it worked; only what is
     `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
     `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
     `plans` names invariants that it breaks at its target, which is wanted while a person says so.
@@ -93,9 +93,9 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect.
+    """Additions of a tool to a proposed call: arguments that it looked up, and the expected effect.
 
-    `flaws` are why nobody needs to be asked about it, `category` what kind of failure that is.
+    `flaws` are why the call needs no decision, `category` is the kind of that failure.
     """
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Ids of traces and spans: they follow from a run and its entries, so that nobody has to keep them.
+"""Ids of traces and spans: they follow from a run and its entries, so that they need no storage.
 
 A run that is taken up again goes on with its trace, and a span leads back to the entry it began
 with.
@@ -35,7 +35,7 @@ def _mark(run: str) -> str:
 
 
 def entry_of_span(span: str) -> int:
-    """The number of the entry that a span began with; 0 when that is no id of a span."""
+    """The number of the entry that opened a span; 0 for an invalid span id."""
     hexadecimal = len(span) == _RUN_DIGITS + _SEQ_DIGITS and set(span) <= set("0123456789abcdef")
     return int(span[_RUN_DIGITS:], 16) if hexadecimal else 0
 

@@ -48,11 +48,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's opinion of one Action. Pure: it changes nothing and asks nobody.
+    """The gate's opinion of one Action. Pure: it changes nothing and requests nothing.
 
     `reads`, `writes`, `network` and `sensitive` are what it would touch, as far as that is known;
-    `reversible` is None where nobody can tell; `safer` says what would make it SAFE.
-    `confinement` is what the kernel holds the command to; where it cannot, `unenforced` says why.
+    `reversible` is None where it is unknown; `safer` says what would make it SAFE. `confinement` is
+    what the kernel holds the command to; where it cannot, `unenforced` says why.
     """
 
     action: Action
@@ -72,5 +72,5 @@ class Verdict:
     unenforced: str = ""
 
     def refusal(self, why: str) -> Result:
-        """What a mind is told when the action does not run."""
+        """The explanation that a model gets when the action does not run."""
         return Result(Outcome.REFUSED, stderr=f"{why} ({self.explanation})")

@@ -10,7 +10,7 @@ __all__ = ["Worker"]
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Who works, where, since when, and when it last said so.
+    """A worker process: where it runs, since when, and when it last reported.
 
     `id` tells it from every other process on every machine; tickets and leases go by it. `role` is
     how it was started: as a worker among others, as the agent of a home, or with all that is up.

@@ -26,7 +26,7 @@ __all__ = [
     "workflow_of",
 ]
 
-# What the id of every workflow begins with, so that its runs are told from those of tickets.
+# The prefix of every workflow's id, which distinguishes its runs from runs of tickets.
 PREFIX = "workflow-"
 
 
@@ -55,10 +55,10 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStep:
-    """One action of a workflow. Its arguments may name what an earlier step said.
+    """One action of a workflow. Its arguments may refer to the output of an earlier step.
 
-    `attempts_max` is 0 where nobody said how often it may be tried: then only what can be repeated
-    without harm is. `undo` takes it back, instead of what its result says would.
+    `attempts_max` is 0 where the number is not set: then only an idempotent action is repeated.
+    `undo` rolls it back, in place of the rollback that its result names.
     """
 
     id: str
@@ -133,11 +133,11 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRecord:
-    """A workflow as the ledger tells it; secrets in its definition are redacted.
+    """A workflow as the ledger records it; secrets in its definition are redacted.
 
     `digest` is that of the definition as it was given. It may begin at `due_at`, and is `missed`
-    when nobody began it in time. `epoch` tells one claim from the next; `cancelled_by` is whoever
-    wants it to end, and `undoes` whether what is done is to be taken back then.
+    when no worker started it in time. `epoch` tells one claim from the next; `cancelled_by` is who
+    cancelled it, and `undoes` whether its completed steps are rolled back then.
     """
 
     id: str

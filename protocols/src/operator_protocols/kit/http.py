@@ -27,7 +27,7 @@ _NONSENSE = "it does not speak HTTP as expected"
 
 
 class UnaskableError(Exception):
-    """What is asked cannot be said in HTTP."""
+    """The request cannot be expressed in HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class _Exchange(asyncio.Protocol):
         self.answered: asyncio.Future[tuple[int, bytes, bool]] = (
             asyncio.get_running_loop().create_future()
         )
-        # Whoever waited may have given up before there was an answer, or the lack of one.
+        # The caller may have given up before there was an answer or an error.
         self.answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -159,7 +159,7 @@ class _Exchange(asyncio.Protocol):
                     break
                 self._take(event)
         except h11.RemoteProtocolError:
-            # An answer that breaks off is one that was hung up on.
+            # An answer that breaks off counts as a closed connection.
             why = _NONSENSE if data else _CLOSED
             self.answered.set_exception(OSError(why))
 

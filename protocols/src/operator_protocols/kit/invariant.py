@@ -20,7 +20,7 @@ def broken(detail: str) -> Opinion:
 
 
 def unknown(detail: str) -> Opinion:
-    """It cannot be told."""
+    """The invariant cannot be decided."""
     return Health.UNKNOWN, detail
 
 
@@ -47,7 +47,7 @@ class PartInvariant:
     adopts_strangers: bool = False
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """One finding for every part; UNKNOWN for one that could not be observed."""
+        """One finding for every part; UNKNOWN for a part without an observation."""
         for seen in observation.seen:
             otherwise = self.kinds[0] if self.adopts_strangers else None
             if seen.readings.get("kind", otherwise) not in self.kinds:

@@ -70,7 +70,7 @@ def data_dir_of(target: Target) -> Path:
 
 
 def disk_room(place: Path) -> tuple[int, int] | None:
-    """How many bytes are free on the disk of a path, and of how many; None where nobody can say."""
+    """Free and total bytes on the disk of a path; None where they are unknown."""
     try:
         disk = os.statvfs(place)
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def log_bytes(target: Target) -> int | None:
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Write a file anew so that readers see all of it or what was there before."""
+    """Replace a file atomically: readers see the old content or all of the new."""
     draft = file.with_name(f".{file.name}.new")
     draft.write_text(text, encoding="utf-8")
     if file.exists():
@@ -108,6 +108,6 @@ def rotate(log: Path) -> tuple[int, str]:
     for older, newer in zip(reversed(copies), (*reversed(copies[:-1]), draft), strict=True):
         if newer.exists():
             newer.replace(older)
-    # Whoever writes to it has it open, so that it has to stay the same file.
+    # Its writer holds it open, so it has to stay the same file.
     os.truncate(log, 0)
     return before, copies[0].name

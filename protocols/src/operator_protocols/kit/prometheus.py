@@ -61,7 +61,7 @@ def buckets_of(content: bytes, name: str, *, without: frozenset[bytes] = frozens
 
 
 def since(now: Buckets, before: Mapping[float, float]) -> Buckets:
-    """What came since `before`; all of it where it was started anew, and counts from 0."""
+    """The increase since `before`; the whole value after a restart, which counts from 0."""
     if any(before.get(bound, 0.0) > value for bound, value in now.items()):
         return now
     return {bound: value - before.get(bound, 0.0) for bound, value in now.items()}
@@ -94,7 +94,7 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[bytes, float]]:
 
 
 def _block(content: bytes, name: str) -> bytes:
-    """The lines of one metric. They stand together, so that the rest is not looked at."""
+    """The lines of one metric. They stand together, so that the rest is not read."""
     begins = _begin(content, name.encode())
     if begins < 0:
         return b""
@@ -111,7 +111,7 @@ def _cut(block: bytes, mark: bytes) -> bytes:
     last = block.find(b"\n", block.rfind(mark))
     ends = last + 1 if last >= 0 else len(block)
     inner = block[begins:ends]
-    # Series are shown one after the other; where they are not, every line is looked at.
+    # Series stand one after the other; where they do not, every line is read.
     if inner.count(mark) < len(inner.splitlines()):
         inner = b"".join(line for line in inner.splitlines(keepends=True) if mark not in line)
     else:

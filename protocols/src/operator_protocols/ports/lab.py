@@ -54,7 +54,7 @@ class Kill(Protocol):
         ...
 
     async def restart(self, target: str) -> Process:
-        """End it if it runs, start it anew and wait until it answers."""
+        """Stop it if it runs, start it again and wait until it answers."""
         ...
 
 
@@ -63,7 +63,7 @@ class Pause(Protocol):
     """Freeze processes."""
 
     async def pause(self, target: str) -> None:
-        """Stop it by SIGSTOP; its ports still accept, nobody answers."""
+        """Stop it by SIGSTOP; its ports still accept, and nothing answers."""
         ...
 
     async def resume(self, target: str) -> Process:
@@ -171,7 +171,7 @@ class Scene:
 
 
 class CorrectOutcome(StrEnum):
-    """What has to become of a fault: mended for good, or handed to a person untouched."""
+    """The outcome that a fault must have: a lasting repair, or an escalation without a change."""
 
     MITIGATED = "mitigated"
     ESCALATED = "escalated"
@@ -184,12 +184,12 @@ Oracle = Callable[[Scene], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to hurt a rig, and who can tell that it is over without asking the product.
+    """One way to break a rig, with a check of its end that is independent of the product.
 
-    It is done to a target of `kind`. `breaks` are the invariants that break, the one that it is
-    known by first. `inject` returns notes that `heal` and `oracle` get back. `oracle` says what is
-    still wrong, or "" when the cause is gone, not only its symptom. `unavailable` says why it
-    cannot be done here, or "".
+    It is done to a target of `kind`. `breaks` are the invariants that break, and the first
+    identifies the fault. `inject` returns notes that `heal` and `oracle` get back. `oracle` says
+    what is still wrong, or "" when the cause is gone, not only its symptom. `unavailable` says why
+    it cannot be done here, or "".
     """
 
     name: str
@@ -221,15 +221,15 @@ class Tending(Protocol):
     """Look after what is up. A service that does not exist is a NotFoundError."""
 
     async def status(self) -> Sequence[ServiceStatus]:
-        """Every service as it is now, also those that are gone, in the order of their names."""
+        """The current state of every service, also of removed ones, in the order of their names."""
         ...
 
     async def logs(self, service: str | None = None, *, lines: int = 100) -> Sequence[str]:
-        """The last lines of one service, or of all, each begun by the name of who said it."""
+        """The last lines of one service, or of all, each prefixed with the name of its service."""
         ...
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
-        """Start one service anew, or all, and wait until they are well."""
+        """Restart one service, or all, and wait until they are healthy."""
         ...
 
 

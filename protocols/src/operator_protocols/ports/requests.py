@@ -26,7 +26,7 @@ class Tokens(Protocol):
         ...
 
     async def revoke(self, token: str, *, by: Actor, reason: str) -> Token:
-        """It lets nobody in from now on. NotFoundError; ConflictError when it is revoked."""
+        """Revoke it for good. NotFoundError; ConflictError when it is revoked already."""
         ...
 
     def of(self, fingerprint: str) -> Token | None:
@@ -43,10 +43,10 @@ class Replies(Protocol):
     """What was answered to requests that must not be done twice, for a while."""
 
     async def begin(self, reply: Reply, *, keep_s: float, keep_max: int = 2000) -> Reply | None:
-        """Remember that it is being done; or the one of that key that was begun before.
+        """Record a request in progress, or return the earlier one with that key.
 
-        Those that are older than `keep_s` are forgotten; of one owner, who stands in a key before
-        its first '/', the latest `keep_max` are kept.
+        Requests older than `keep_s` are forgotten; of one owner, who stands in a key before its
+        first '/', the latest `keep_max` are kept.
         """
         ...
 
@@ -124,16 +124,17 @@ class Workflows(Protocol):
     async def cancel(
         self, workflow: str, *, by: Actor, reason: str, undo: bool = False
     ) -> WorkflowRecord:
-        """Begin no more of it; one that nobody has begun ends here. ConflictError when it is over.
+        """Start no more steps; a workflow that has not started ends here. ConflictError after its
+        end.
 
-        Whoever runs it ends what runs; with `undo` what is done is taken back.
+        Its worker stops the running step; with `undo` the completed steps are rolled back.
         """
         ...
 
 
 @runtime_checkable
 class WorkflowClaims(Protocol):
-    """Who runs a workflow, for how long. Nothing of an older epoch is written or begun."""
+    """Claim a workflow for a worker and a time. Writes of an older epoch are refused."""
 
     async def claim(
         self, worker: str, *, lease_s: float, late_s_max: float, workflow: str = ""
@@ -145,17 +146,17 @@ class WorkflowClaims(Protocol):
         ...
 
     async def renew(self, record: WorkflowRecord, *, lease_s: float) -> bool:
-        """Keep it; 0 gives it back. False when somebody else has it by now."""
+        """Renew the claim; 0 releases it. False when another worker holds it by now."""
         ...
 
     async def note(self, record: WorkflowRecord, note: StepNote) -> Entry:
-        """Write a change of a step down. ConflictError when the claim is over."""
+        """Record a change of a step. ConflictError when the claim has ended."""
         ...
 
     async def end(
         self, record: WorkflowRecord, state: WorkflowState, *, reason: str
     ) -> WorkflowRecord:
-        """Write down how it ended. ConflictError when the claim is over."""
+        """Record the outcome. ConflictError when the claim has ended."""
         ...
 
 
@@ -164,16 +165,16 @@ class Alerts(Protocol):
     """Alerts from elsewhere, as the ledger tells them."""
 
     async def take(self, alerts: Sequence[Alert]) -> Sequence[AlertChange]:
-        """Record those that fire and those that are over, all or none; what each changed.
+        """Record firing and cleared alerts, all or none; return the change of each.
 
-        One that is known already, and the end of one that nobody told us of, leave no entry.
+        A known alert, and the end of an unknown one, leave no entry.
         """
         ...
 
     def find(
         self, *, firing: bool | None = None, subject: str = "", limit: int = 1000
     ) -> Sequence[Alert]:
-        """The newest alerts first: those that fire, those that are over, or both."""
+        """The newest alerts first: firing ones, cleared ones, or both."""
         ...
 
 
@@ -186,11 +187,11 @@ class Cursors(Protocol):
         ...
 
     async def keep(self, cursor: Cursor, *, lease_s: float) -> bool:
-        """Write down where it is and what it remembers; False when somebody else has it by now."""
+        """Save the cursor and its memory; False when another process holds it by now."""
         ...
 
     async def release(self, cursor: Cursor) -> None:
-        """Let another take it at once; fine when somebody has."""
+        """Release it at once; harmless when another process holds it."""
         ...
 
     def find(self, prefix: str = "") -> Sequence[Cursor]:

@@ -152,15 +152,15 @@ class Leases(Protocol):
         ticket: int = 0,
         subjects: Sequence[str] | None = None,
     ) -> Ticket | None:
-        """Take the most urgent ticket that nobody works on, or whose worker is gone.
+        """Take the most urgent ticket that has no worker, or whose worker is gone.
 
         An unfinished run of that ticket goes on under its own id; `run` is for a new one. With
-        `ticket` it is that one or none, with `subjects` only one of theirs.
+        `ticket` only that ticket is taken, with `subjects` only a ticket of these subjects.
         """
         ...
 
     async def renew(self, ticket: Ticket, *, lease_s: float) -> bool:
-        """Keep it; False when somebody else has it by now."""
+        """Renew the claim; False when another worker holds it by now."""
         ...
 
     async def release(
@@ -189,9 +189,10 @@ class TicketMoves(Protocol):
     """What people do with tickets."""
 
     async def make(self, ticket: int, move: Move) -> Ticket:
-        """Do it once; what is so already is left as it is. NotFoundError, ConflictError.
+        """Apply the change once; a change that is already in effect writes nothing. NotFoundError,
+        ConflictError.
 
-        Whoever works on the ticket loses it to whoever holds, snoozes, escalates or closes it.
+        The worker of the ticket loses it when a user holds, snoozes, escalates or closes it.
         """
         ...
 
@@ -253,7 +254,7 @@ class StandingRules(Protocol):
         ...
 
     def find(self, *, revoked: bool = False) -> Sequence[StandingRule]:
-        """Those that stand, or all, oldest first."""
+        """Rules in force, or all, oldest first."""
         ...
 
 
@@ -266,7 +267,7 @@ class Intents(Protocol):
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise.
 
-        The kill switch, and what a change has to keep to, are looked at in there as well.
+        The transaction also checks the kill switch and the limits on changes.
         """
         ...
 
@@ -279,7 +280,7 @@ class Intents(Protocol):
         ...
 
     def open(self) -> Sequence[Entry]:
-        """Every intent of which nobody has recorded yet what became of it, oldest first."""
+        """Every intent without a recorded outcome, oldest first."""
         ...
 
 
@@ -302,7 +303,7 @@ class LimitUsage(Protocol):
 
 @runtime_checkable
 class Sessions(Protocol):
-    """What each agent did lately, and who is held in observe."""
+    """Recent activity of each agent, and which agents are held in observe."""
 
     def actions(self, agent: str, *, since: datetime) -> Sequence[SessionAction]:
         """What it began since then and since its last reset, oldest first."""
@@ -317,7 +318,7 @@ class Sessions(Protocol):
         ...
 
     async def reset(self, agent: str, *, by: str, reason: str) -> None:
-        """Let it go, and begin its session anew."""
+        """Release it, and start its session again."""
         ...
 
 
@@ -430,7 +431,7 @@ class Search(Protocol):
 
 @runtime_checkable
 class Patterns(Protocol):
-    """Patterns that people made, and what they did with those that were learned."""
+    """Patterns that users made, and their notes on learned ones."""
 
     def notes(self) -> Sequence[PatternNote]:
         """Everything that the ledger holds under a name, by name."""
@@ -441,7 +442,7 @@ class Patterns(Protocol):
         ...
 
     async def use(self, name: str, *, lines: Sequence[str], level: str, by: str) -> None:
-        """Record that somebody filled it in, with what came out and how it was judged."""
+        """Record one use of it, with the result and the verdict."""
         ...
 
     async def hide(self, name: str, *, reason: str, by: str) -> None:

@@ -41,7 +41,7 @@ BREAKS_KEPT = 8
 class Condition:
     """The state of one invariant at one target, and since when, across restarts.
 
-    `breaks` are when it began to be broken lately, oldest first.
+    `breaks` are the times at which it recently broke, oldest first.
     """
 
     subject: str
@@ -86,11 +86,11 @@ class Observations(Protocol):
         ...
 
     def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
-        """The newest looks at a subject, newest first."""
+        """The newest observations of a subject, newest first."""
         ...
 
     def after(self, subject: str, at: datetime, *, limit: int) -> Sequence[Observation]:
-        """The looks at a subject behind this moment, oldest first."""
+        """The observations of a subject after this moment, oldest first."""
         ...
 
 
@@ -99,7 +99,7 @@ class Silences(Protocol):
     """What people keep from opening tickets, as the ledger tells it."""
 
     def find(self, *, at: datetime | None = None) -> Sequence[Silence]:
-        """All of them, newest first; or those that hold at this moment."""
+        """All of them, newest first; or only those in force now."""
         ...
 
     async def add(self, silence: Silence) -> None:
@@ -107,7 +107,7 @@ class Silences(Protocol):
         ...
 
     async def end(self, silence: str, *, by: str, reason: str) -> None:
-        """It counts no more. ConflictError when it is over already; NotFoundError for none."""
+        """End it early. ConflictError when it has ended; NotFoundError for an unknown id."""
         ...
 
 

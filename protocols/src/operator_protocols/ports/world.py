@@ -124,8 +124,8 @@ class Job:
     """One running action. Its `id` is permanent: a second request with the id runs nothing.
 
     `watch` receives the output as it arrives, with 1 for stdout and 2 for stderr; `started`
-    receives the local process, if there is one. `begun` is when it started, for a later recovery.
-    `confinement` is what the kernel restricts the command to.
+    receives the local process, if there is one. `begun` is the time of its start, for a later
+    recovery. `confinement` is what the kernel restricts the command to.
     """
 
     id: str = ""

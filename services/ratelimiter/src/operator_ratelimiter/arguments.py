@@ -33,7 +33,7 @@ def parse_settings(argv: Sequence[str] | None) -> Settings:
     options = vars(parser.parse_args(argv))
     config_file: Path | None = options.get("config_file")
     if config_file is not None:
-        # As if it had been said on the command line first, so that the same checks hold.
+        # As if it stood first on the command line, so that the same checks apply.
         messages = [
             word
             for name, value in read_configuration(config_file).items()

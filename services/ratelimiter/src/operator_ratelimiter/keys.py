@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """Distinct items, and whether there may be more than were looked at."""
+    """Distinct items, and whether there may be more than were read."""
 
     items: tuple[T, ...]
     truncated: bool
@@ -71,7 +71,7 @@ class Limits:
 
     async def put(self, key: str, limit: int) -> Limit:
         """Give `key` its own limit."""
-        # Written twice, so that a limit that somebody else wrote can be told from ours.
+        # Written twice, so that a limit from another writer is recognized.
         declared = self._live.names.declared_limits
         await self._store.ask_all(
             [("HSET", self._hash, key, limit), ("HSET", declared, key, limit)]

@@ -1,4 +1,4 @@
-"""What one node is told when it starts: every limit, name and address, and its file of them."""
+"""Settings of one node at its start: every limit, name and address, and the file with them."""
 
 import json
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ class Settings:
     store_timeout_s: float = 0.8
     store_retry_s: float = 1.0
     store_connections_max: int = 64
-    # Who knows which store is the primary; without any the store is the one that was named.
+    # The sentinels that know which store is the primary; without any, it is the configured store.
     sentinels: tuple[tuple[str, int], ...] = ()
     sentinel_name: str = "limiter"
     sentinel_poll_s: float = 1.0
@@ -166,7 +166,7 @@ def change(settings: Settings, wanted: Mapping[str, Any]) -> Settings:
     if settings.config_file is not None and changed != settings:
         values = {name: getattr(changed, name) for name in CHANGEABLE}
         values["on_store_loss"] = OnStoreLoss(values["on_store_loss"]).value
-        # Beside it first: whoever reads it meanwhile sees the old one or the new one.
+        # Written beside it first: a reader sees the old file or the new one.
         beside = settings.config_file.with_name(f"{settings.config_file.name}.new")
         beside.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
         beside.replace(settings.config_file)

@@ -59,7 +59,7 @@ class Sentinels:
         ]
 
     async def primary(self, current: Address) -> Address:
-        """Who is the primary now; `current` when nobody says otherwise."""
+        """The current primary; `current` when no sentinel names another."""
         answers = await asyncio.gather(*(self._ask(client) for client in self._clients))
         return elect([answer for answer in answers if answer is not None], current)
 
@@ -184,7 +184,7 @@ class Store:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.sentinel_poll_s):
                     await self._doubt.wait()
-                    # Whoever is in doubt stays so for a while; the sentinels are not flooded.
+                    # A node in doubt stays so for a while, which does not flood the sentinels.
                     await asyncio.sleep(_DOUBT_S)
 
     async def ask(self, *command: str | int) -> Any:

@@ -22,7 +22,8 @@ _SLICES = 100
 class KeyTally:
     """One key within the window that ends now: asked, allowed, and allowed without the store.
 
-    `limit` is the highest that this node was told for it in that time, None when nobody told.
+    `limit` is the highest limit that this node received for it in that time, None when it received
+    none.
     """
 
     key: str

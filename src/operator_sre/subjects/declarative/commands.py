@@ -70,7 +70,9 @@ class Command:
 
 
 def refusal(action: Action, settings: SubjectSettings, *, reviewed: bool) -> str:
-    """Why a command is not run, or "". What the gate blocks is not run, whoever reviewed it."""
+    """Why a command is not run, or "". A command that the gate blocks never runs, even after a
+    review.
+    """
     if settings.judge is None:
         return "" if reviewed else "no gate is available to judge its command"
     verdict = settings.judge(action)

@@ -1,6 +1,6 @@
-"""A description: a system as its people wrote it down, read from a file.
+"""A description of a system, read from a file.
 
-All of the file is understood, or the line that is not is told.
+All of the file is understood, or the error names the line.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _RUNS_AT = re.compile(r"(?:ssh|docker|kubectl)://\S{1,300}")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredProbe:
-    """A probe by its name, with the targets that it looks at."""
+    """A probe by its name, with the targets that it observes."""
 
     name: str
     probe: Probe
@@ -273,7 +273,7 @@ def _below(folder: str, path: str) -> str:
 def _read_probes(
     root: Table, targets: tuple[Target, ...], folder: str
 ) -> tuple[DeclaredProbe, ...]:
-    """All probes; every target has to be looked at by one."""
+    """All probes; every target needs one."""
     readers: Mapping[str, Callable[[Table], Probe]] = {
         "http": lambda table: http.read_http(table, folder),
         "tcp": tcp.read_tcp,

@@ -1,6 +1,6 @@
 """YAML text as tables that know their lines. Bounded, and without anything that a file could run.
 
-Every key of a table is asked for once, and what nobody asks for fails.
+Every key of a table is read once, and an unread key is an error.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 class Table:
-    """One table of a file, with its place in words for whoever made a mistake in it."""
+    """One table of a file, with its location for error messages."""
 
     def __init__(self, node: Node, file: str, place: str, valid: Sequence[str] = ()) -> None:
         self.file = file
@@ -230,7 +230,7 @@ class Table:
         return node.value
 
     def text(self, key: str, default: str = "") -> str:
-        """A text; a number is not one, because nobody knows how it was written."""
+        """A text; a number is an error, because its original spelling is lost."""
         value = self.scalar(key)
         if value is None:
             return default

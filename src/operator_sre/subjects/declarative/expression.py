@@ -74,11 +74,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression and what it names. `asked` are only tested for being there.
+    """A compiled expression and what it names. `asked` are only tested for presence.
 
-    `needed` are the variables with the values without which nothing can be said, `optional` those
-    whose absence the expression itself asks for. `kinds` and `alike` are what CEL would let pass:
-    a number never equals a text, so that `status != "500"` would hold for ever.
+    `needed` are the variables with the values without which the result is unknown, `optional` those
+    whose absence the expression itself asks for. `kinds` and `alike` are what CEL would let pass: a
+    number never equals a text, so that `status != "500"` would hold for ever.
     """
 
     text: str
@@ -188,7 +188,7 @@ def _kind(word: str) -> type | None:
 
 
 class _Reader:
-    """Walks through the tokens of an expression and writes it anew with variables of our own."""
+    """Walks through the tokens of an expression and rewrites it with variables of our own."""
 
     def __init__(self, text: str, known: Callable[[Reference], str]) -> None:
         self._known = known

@@ -53,7 +53,7 @@ class DeclaredInvariant:
         return [
             Finding(name, seen.target, *self._judge(seen, others))
             for seen in observation.seen
-            # Of what nobody can tell the kind of, it may be one of ours.
+            # A target of unknown kind may be one of ours.
             if not on
             or seen.target in on
             or (kind := seen.readings.get(KIND) or kinds.get(seen.target)) is None

@@ -25,9 +25,9 @@ class _Unfit(Exception):
 
 
 def spec_of(lever: Lever) -> ToolSpec:
-    """What an agent, the gate and people are told of it; the command is a part of that.
+    """Its description for agents, the gate and people; the command is a part of that.
 
-    So whoever is asked reads what will run, and a permit does not outlive a change of it.
+    So the approver reads what will run, and a permit does not outlive a change of it.
     """
     target = Parameter("target", "the target", infers="target")
     return ToolSpec(
@@ -55,7 +55,7 @@ class LeverTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What an agent and the gate are told of it."""
+        """Its description for agents and the gate."""
         return spec_of(self.lever)
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:

@@ -17,7 +17,7 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=256)
 def pattern_of(pattern: str) -> Any:
-    """A pattern, compiled; a dot is any character. PatternError for one that is none."""
+    """Compile a pattern in which a dot matches any character. PatternError for an invalid one."""
     import re2  # type: ignore[import-untyped]
 
     if len(pattern) > PATTERN_CHARACTERS_MAX:

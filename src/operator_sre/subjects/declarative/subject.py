@@ -112,7 +112,7 @@ class _Pace:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait until it may begin; whoever hangs delays nobody."""
+        """Wait for a free slot; a probe that hangs delays no other."""
         async with self._under_way:
             async with self._beginning:
                 await asyncio.sleep(0)  # what the others are waiting for comes first
@@ -120,7 +120,7 @@ class _Pace:
 
 
 def description_of(options: Mapping[str, Any]) -> Description:
-    """What the file of a subject says, read anew when it has changed."""
+    """The description of a subject, read again when its file has changed."""
     for key in options:
         if key not in OPTIONS:
             raise ConfigError(

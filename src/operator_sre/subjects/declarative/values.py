@@ -1,4 +1,4 @@
-"""Values as readings can hold them, extracted from what a probe was told. Pure."""
+"""Values as readings can hold them, extracted from the answer of a probe. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def plain(value: object) -> Value:
 
 
 def number_in(text: str) -> Value:
-    """The number that a text is; None for one that is something else."""
+    """The number in a text; None for any other text."""
     digits = text.strip()
     if not _NUMBER.fullmatch(digits):
         return None

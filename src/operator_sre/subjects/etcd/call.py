@@ -43,7 +43,7 @@ class ClusterCall(Call):
         return speaker
 
     async def need_quorum(self, *, without: str = "", why: str = "") -> None:
-        """Refuse when the cluster cannot decide, or nobody can be asked whether it can.
+        """Refuse when the cluster cannot decide, or no member answers whether it can.
 
         Where a member is `without` for a while, also when the other voters are no majority.
         """

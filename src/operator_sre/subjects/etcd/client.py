@@ -23,14 +23,14 @@ METRICS_BYTES_MAX = 4 << 20
 INT_DIGITS_MAX = 20
 UNAUTHENTICATED = 16
 DENIED = (7, UNAUTHENTICATED)
-# What is said with the code of an argument that makes no sense, and means that we are nobody.
+# The message beside the code for an invalid argument that means: not authenticated.
 DENIALS = ("user name is empty", "authentication failed", "invalid user id or password")
 OPEN = Access()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a member said. With an `error` it did not do what it was asked.
+    """The answer of a member. With an `error` it did not do what the request asked for.
 
     It was `reached` unless nothing at all came back; `code` is the gRPC code of a refusal. What is
     `strange` is not how etcd speaks.
@@ -133,7 +133,8 @@ class Etcd:
         try:
             # One limit for all of it: an answer that drips would never end.
             async with asyncio.timeout(timeout_s):
-                # Who we are: a token in a file, or one that the member gives for a password.
+                # Our credentials: a token in a file, or a token that the member gives for a
+                # password.
                 token = ""
                 if is_api and access.user:
                     if target.name not in self._tokens:

@@ -86,7 +86,7 @@ class Cluster:
 
     @property
     def voters(self) -> int:
-        """How many members vote; nobody who answers: as many as there are targets."""
+        """How many members vote; as many as there are targets when no member answers."""
         listed = sum(not member.learner for member in self.members)
         return listed or len(self.statuses)
 
@@ -107,7 +107,9 @@ class Cluster:
 
     @property
     def speaker(self) -> MemberStatus | None:
-        """Whom to ask for the cluster: the leader, else one that follows a leader we cannot see."""
+        """The member to ask for the cluster: the leader, else a follower of a leader we cannot
+        reach.
+        """
         followers = (status for status in self.up if status.leader)
         return self.leader or next(followers, None)
 
@@ -121,9 +123,9 @@ class Cluster:
         )
 
     def quorum(self, reads: Mapping[str, Answer]) -> bool | None:
-        """Whether the cluster can decide; None when nobody says anything about it.
+        """Whether the cluster can decide; None when no member answers that.
 
-        A linearizable read is answered by nobody without a quorum.
+        No member answers a linearizable read without a quorum.
         """
         if any(answer.ok for answer in reads.values()):
             return True
@@ -137,9 +139,10 @@ class Cluster:
         return False if len(waited) == len(reads) else None
 
     def refusal(self, answers: Sequence[Answer]) -> str | None:
-        """Why nobody is let in; "" where somebody is, None where nobody could be asked.
+        """Why access is refused; "" where a member accepts us, None where no member could be asked.
 
-        A member may say how it is to everybody, and its keys to those only who say who they are.
+        A member may answer a status request from anyone, and show its keys only to authenticated
+        users.
         """
         denied = [reply for reply in answers if reply.denied]
         denied += [status.status for status in self.statuses if status.status.denied]
@@ -174,8 +177,8 @@ class Cluster:
         """Which members that are up each one does not reach or hear, with commas.
 
         `deaf` says from whom nothing has come, which only means something between the leader and
-        who should follow it. A link has two ends: it is told at the end that has lost everybody,
-        where only one of them has.
+        who should follow it. A link has two ends: it is reported at the end that has lost every
+        peer, where only one of them has.
         """
         lost: dict[str, set[str]] = {}
         isolated: set[str] = set()
@@ -203,7 +206,7 @@ class Cluster:
         }
 
     def heard(self, silent: MemberStatus, deaf: frozenset[str]) -> bool | None:
-        """Whether the leader hears a member that does not answer us; None where nobody can tell.
+        """Whether the leader hears a member that does not answer us; None where that is unknown.
 
         `deaf` says from whom nothing has come to the leader.
         """
@@ -213,9 +216,9 @@ class Cluster:
         return id_ not in deaf and self.leader.metrics.peers.get(id_) is not False
 
     def hash_revision(self) -> int:
-        """A revision that everybody who keeps up has and nobody has compacted away; 0: the last.
+        """A revision that every member in sync has and that is not compacted; 0: the last.
 
-        Nobody tells the hash at the very revision of a compaction, unless it is the last one.
+        No member gives the hash at the very revision of a compaction, unless it is the last one.
         """
         following = [status for status in self.up if status.leader]
         floor = max(
@@ -228,9 +231,10 @@ class Cluster:
 
 
 def agreement(hashes: Mapping[str, Hash]) -> dict[str, bool]:
-    """For every member whether it holds what most do; nothing where there is nobody to compare.
+    """For every member whether it holds what most do; nothing where there is no other member to
+    compare.
 
-    Where no value has a majority nobody can tell who is right, and all of them disagree.
+    Where no value has a majority, none is known to be right, and all members disagree.
     """
     views = Counter((hashed.revision, hashed.compacted) for hashed in hashes.values())
     if not views:
@@ -272,9 +276,9 @@ def status_readings(status: MemberStatus, cluster: Cluster) -> dict[str, Value]:
 
 
 def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> Seen:
-    """The cluster as one thing that is looked at; `refused` says why nobody is let in.
+    """The target for the cluster as a whole; `refused` says why access is refused.
 
-    `refused` is "" where somebody is, None where nobody could be asked.
+    `refused` is "" where a member accepts us, None where no member could be asked.
     """
     up = [status for status in members if status.readings.get("reachable")]
     readings: dict[str, Value] = {"kind": CLUSTER, "members_up": len(up)}
@@ -313,7 +317,7 @@ class Hearing:
         self._samples: dict[str, deque[tuple[float, int, Mapping[str, int]]]] = {}
 
     def listened(self, status: MemberStatus, at: float) -> bool:
-        """Whether it was counted a while ago as well, so that silence can be told."""
+        """Whether it was counted a while ago as well, so that silence can be recognized."""
         samples = self._samples.get(status.target.name, ())
         return any(then <= at - WINDOW_S and id_ == status.id for then, id_, _ in samples)
 
@@ -327,6 +331,7 @@ class Hearing:
             if then <= at - WINDOW_S and id_ == status.id
         ]
         samples.append((at, status.id, now))
-        # Who was not there before has nothing to be compared with; who counts anew is heard.
+        # A member without an earlier count cannot be compared; a member that counts from 0 again is
+        # heard.
         before = old[-1] if old else {}
         return frozenset(peer for peer, count in now.items() if before.get(peer) == count)

@@ -103,7 +103,7 @@ def with_line(text: str, name: str, line: str) -> str:
 
 
 def data_dir(target: Target) -> Path | None:
-    """Where its data lies below the place that is known for it; None where nobody can tell.
+    """Where its data lies below the place that is known for it; None where that is unknown.
 
     Its settings may name the same place by another path, because it may live in a box.
     """
@@ -116,8 +116,8 @@ def data_dir(target: Target) -> Path | None:
 
 
 def local_readings(target: Target, *, down: bool) -> dict[str, Value]:
-    """Room on its disk, size of its log and what its file sets; of one that is down, also whether
-    its last words are that it cannot use its data.
+    """Room on its disk, size of its log and what its file sets; of a stopped member, also whether
+    the end of its log says that it cannot use its data.
 
     Nothing is read where it does not run on this machine. Never raises.
     """
@@ -159,7 +159,7 @@ def shared_in(readings: Mapping[str, Value]) -> dict[str, str]:
 def differing(settings: Mapping[str, Mapping[str, str]]) -> dict[str, Differing]:
     """For each member what it has of a setting, and what most others have, where that is not it.
 
-    Where no value has a majority nobody can tell who is right, and all of them differ.
+    Where no value has a majority, none is known to be right, and all members differ.
     """
     found: dict[str, Differing] = {name: {} for name in settings}
     for setting in SHARED:

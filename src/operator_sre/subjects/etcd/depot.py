@@ -36,7 +36,7 @@ class EtcdDepot:
         return answer.ok and "header" in answer.body
 
     async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
-        """Those that no member has of all who answer a read that the majority confirms."""
+        """Entries that no member has, of all that answer a read confirmed by the majority."""
         body = {"key": to_base64(FIRST), "range_end": to_base64(END), "keys_only": True}
         missing: frozenset[str] | None = None
         etcd = Etcd(self._settings)

@@ -1,4 +1,4 @@
-"""Ways to hurt an etcd cluster, each with how to mend it and who can tell that it is over."""
+"""Ways to break an etcd cluster, each with its repair and an independent check of its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SIZE_RATIO_MAX = 0.8
 
 
 def _with_leader(fault: Fault, *, leads: bool) -> Fault:
-    """The same fault at a target that leads, or does not, whoever led before."""
+    """The same fault at a target that leads, or does not, regardless of the earlier leader."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
         cluster = ClusterScene(scene)
@@ -93,7 +93,7 @@ def _leader_far() -> Fault:
     )
 
     async def oracle(scene: Scene) -> str:
-        # Nobody inside can mend a wire, and nobody has to: who leads only has to be near.
+        # Nothing inside can repair a link, and nothing has to: the leader only has to be near.
         leader = await ClusterScene(scene).leader()
         if leader is None:
             return "there is no leader"
@@ -148,7 +148,7 @@ def _data_faults() -> tuple[Fault, Fault]:
 
     async def rejoin(scene: Scene) -> None:
         if not await differ(scene):
-            return  # somebody let it join anew
+            return  # someone let it join again
         tools = {tool.spec.name: tool for tool in etcd_tools(settings_of(scene))}
         result = await tools["replace_member"].call({"target": scene.target.name}, Job())
         if not result.ok:
@@ -182,7 +182,7 @@ def _configuration_drift() -> Fault:
             raise RigError(f"{scene.target.name} has no file of settings.")
         text = with_setting(read_config(scene), SETTING, value)
         await asyncio.to_thread(file.write_text, text)
-        with contextlib.suppress(OperatorError):  # somebody else may start it just now as well
+        with contextlib.suppress(OperatorError):  # another process may start it just now as well
             await scene.rig.restart(scene.target.name)
         for _ in range(LONG_TRIES_MAX):
             if str(await ClusterScene(scene).quota(scene.target)) == value:
@@ -214,7 +214,7 @@ def _configuration_drift() -> Fault:
 
 
 def _wrong_credential() -> Fault:
-    """Whoever does not know a password that was chosen just now is refused by everybody."""
+    """Every member refuses a client that does not know the new password."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
         password, cluster = secrets.token_hex(16), ClusterScene(scene)

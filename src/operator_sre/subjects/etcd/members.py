@@ -49,7 +49,7 @@ _ALARM = re.compile(r"(?:memberID:(\d{1,20}) )?alarm:([A-Z]{1,20})")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One entry of the member list; one that was added and never started has no name."""
+    """One entry of the member list; a member that was added and never started has no name."""
 
     id: int
     name: str
@@ -171,7 +171,7 @@ def quantile_of(
     """The bound below which that share of what came since `before` lies; None when nothing did."""
     bounds = sorted(buckets)
     if not bounds or (before and any(before.get(one, 0.0) > buckets[one] for one in bounds)):
-        before = {}  # it was started anew, and counts from 0
+        before = {}  # it restarted, and counts from 0
     counts = [buckets[bound] - before.get(bound, 0.0) for bound in bounds]
     if not counts or counts[-1] <= 0:
         return None
@@ -193,14 +193,14 @@ class MemberStatus:
 
     @property
     def up(self) -> bool:
-        """It answered, and what it said is the status of a member."""
+        """It answered, and the answer is the status of a member."""
         return self.status.ok and bool(self.id)
 
     @property
     def problem(self) -> str:
-        """Why what it said is not to be used; "" for one that is up or does not answer at all.
+        """Why its answer is unusable; "" for a member that is up or does not answer at all.
 
-        Where somebody answers who does not speak as etcd does, the member itself does not.
+        Where another program answers, the member itself does not.
         """
         if self.up or not self.status.reached or self.status.strange:
             return ""
@@ -218,7 +218,7 @@ class MemberStatus:
 
     @property
     def leader(self) -> int:
-        """The id of whom it follows; 0 for nobody."""
+        """The id of its leader; 0 for none."""
         return self.number("leader")
 
     @property

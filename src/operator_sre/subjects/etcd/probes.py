@@ -1,4 +1,4 @@
-"""The second half of a look: what members do when they are asked to read, write and compare."""
+"""The second half of an observation: how members answer requests to read, write and compare."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _Lease:
 class LeaseClock:
     """Grants a lease that holds no key, and compares what is left of it with our own clock.
 
-    A new one follows when the last has run out, so there is never more than one of it. A new
-    leader begins to count anew, which is how etcd is meant to work: its term starts a new lease.
+    A new one follows when the last has run out, so there is never more than one of it. A new leader
+    restarts the time of a lease by design: its term starts a new lease.
     """
 
     def __init__(self, ttl_s: int, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class LeaseClock:
     async def look(self, etcd: Etcd, target: Target) -> dict[str, Value]:
         """What is left, and how far that is from what should be; nothing for a lease just granted.
 
-        A lease that is gone too early is told until it should have been.
+        A lease that expired too early is reported until its proper end.
         """
         lease = self._lease
         if lease is None:

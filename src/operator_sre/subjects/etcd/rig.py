@@ -73,7 +73,7 @@ def rig() -> RigSpec:
 
 
 def server_path() -> str:
-    """The etcd on PATH, else the one that comes with the wheel."""
+    """The etcd on PATH, else the etcd in the wheel."""
     if on_path := shutil.which("etcd"):
         return on_path
     program = "etcd for this machine"

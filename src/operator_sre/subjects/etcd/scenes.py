@@ -66,7 +66,7 @@ class ClusterScene:
         await self.do(leader, "maintenance/transfer-leadership", targetID=await self.id_of(heir))
 
     async def do(self, target: Target, path: str, **body: object) -> Mapping[str, Any]:
-        """Have it done, or RigError with what it said."""
+        """Run the command, or raise RigError with its output."""
         answer = await self._ask(target, path, body)
         if not answer.ok:
             raise RigError(f"{target.name} did not do {path!r}: {answer.error}.")

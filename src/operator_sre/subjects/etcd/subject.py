@@ -1,4 +1,4 @@
-"""Looking at an etcd cluster: every member by itself, and what they agree on."""
+"""Observation of an etcd cluster: every member by itself, and what they agree on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FSYNC_AT = 0.99
 
 
 class EtcdCluster(BaseSubject):
-    """Members of kind `member`; each is asked by itself, so that one that is gone hides nobody.
+    """Members of kind `member`; each is asked by itself, so that a missing member hides no other.
 
     What they are together is one more target, the cluster, which every one of them needs.
     """
@@ -63,7 +63,7 @@ class EtcdCluster(BaseSubject):
         return with_cluster(self.settings.targets(), slow_leader=self._slow_leader)
 
     async def observe(self) -> Observation:
-        """Look once. ObservationError when there is nothing to look at."""
+        """Observe once. ObservationError when there is nothing to observe."""
         targets = self.present_targets()
         members = [target for target in targets if target.kind == KIND]
         etcd = Etcd(self.settings, self._tokens)
@@ -172,7 +172,7 @@ class EtcdCluster(BaseSubject):
             behind_s = now - first if lag and first is not None else 0.0
             readings |= {"lag": lag, "behind_s": round(behind_s, 1)}
         readings["agrees"] = self._agrees.get((one.target.name, one.id))
-        # The slowest fsyncs of its log since the last look.
+        # The slowest fsyncs of its log since the last check.
         fsyncs = dict(one.metrics.fsyncs)
         slowest_s = quantile_of(fsyncs, self._fsyncs.get(one.target.name, {}), FSYNC_AT)
         self._fsyncs[one.target.name] = fsyncs

@@ -63,7 +63,7 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
 
 
 async def defragment(call: ClusterCall) -> Done:
-    """One member only: it answers nobody while it does."""
+    """One member only: it answers no request meanwhile."""
     one = call.up(call.text("target"))
     why = f"The cluster would have no quorum while {one.target.name} is defragmented."
     await call.need_quorum(without=one.target.name, why=why)
@@ -213,7 +213,7 @@ def _find_differing(cluster: Cluster, name: str) -> Differing:
 
 
 def _write_common(cluster: Cluster, name: str, file: Path, differs: Differing) -> None:
-    """Give a file the values of most others, as one of those that are within reach writes them."""
+    """Give a file the values of most others, as a reachable member writes them."""
     others = [config_file(one.target) for one in cluster.up if one.target.name != name]
     texts = [other.read_text(encoding="utf-8") for other in others if other is not None]
     text = file.read_text(encoding="utf-8")
@@ -306,7 +306,7 @@ async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
 
 
 async def _hand_over(call: ClusterCall, name: str) -> None:
-    """One that leads lets another lead before it goes."""
+    """A leader hands its leadership to another member before it stops."""
     cluster = await call.look_again()
     leader, heir = cluster.leader, cluster.successor
     if leader is None or leader.target.name != name or heir is None:

@@ -2,7 +2,7 @@
 
 It asks the primary something every second, and beside that does the jobs that `work.json` in its
 directory has, each once: it opens the sessions of a job, runs their statements, and keeps them open
-until the job is taken out again. A session that somebody ends is not opened again.
+until the job is taken out again. A session that someone terminates is not opened again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Client:
         self._servers: Mapping[str, str] = json.loads(
             (directory / "servers.json").read_text(encoding="utf-8")
         )
-        # What was to be done before it was started anew is not its work any more.
+        # The jobs of its time before a restart are not its work any more.
         self._jobs: dict[str, list[asyncio.Task[None]]] = {name: [] for name in self._work()}
 
     async def run(self) -> None:
@@ -119,7 +119,7 @@ class Client:
 
 async def _serve(directory: Path, port: int) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Say that it is there to whoever asks, whatever they ask."""
+        """Answer any request with a sign of life."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CONNECT_S):
                 await reader.read(REQUEST_BYTES_MAX)

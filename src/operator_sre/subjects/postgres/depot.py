@@ -38,7 +38,8 @@ class PostgresDepot:
 
     async def put(self, mark: str) -> bool:
         """Insert one row at the first server that takes it."""
-        # Who took the last one is asked first; where that is nobody, the order does not matter.
+        # The server that took the last entry is asked first; without one, the order does not
+        # matter.
         for target in sorted(self._servers(), key=lambda one: one.name != self._taker):
             try:
                 async with self._open(target) as session:
@@ -50,7 +51,7 @@ class PostgresDepot:
         return False
 
     async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
-        """Those that none has of all servers that take writes now."""
+        """Entries that are missing from every server that takes writes now."""
         missing: frozenset[str] | None = None
         for target in self._servers():
             try:

@@ -70,8 +70,8 @@ def _inside(
 ) -> Fault:
     """Sessions of the application for a job of it, and then statements of the owner.
 
-    The job is not named after the fault, for whoever reads what the application does. It is over
-    when the first of `wrong` counts nothing; else the second says what is wrong.
+    The job is not named after the fault, because an agent may read the jobs of the application. The
+    fault ends when the first of `wrong` counts nothing; else the second says what is wrong.
     """
 
     async def run(scene: Scene) -> Mapping[str, str]:
@@ -102,9 +102,10 @@ async def _do(target: Target, statements: tuple[str, ...]) -> None:
 def _by_setting(
     name: str, sentence: str, broken: str, line: str, *, loaded: bool = True, stays: bool = False
 ) -> Fault:
-    """A line in the file; over when what runs is what the file says, without an error in it.
+    """A line in the file; it ends when the running values are those of the file, and the file has
+    no error.
 
-    One that `stays` is left there once it is in effect.
+    A line that `stays` is left there once it is in effect.
     """
 
     async def inject(scene: Scene) -> Mapping[str, str]:
@@ -137,7 +138,7 @@ def _by_setting(
 
 
 def _role_faults() -> tuple[Fault, Fault, Fault]:
-    """Those that are about who is primary: it dies, there are two, the replica is not let in."""
+    """Faults about the primary's role: it dies, there are two, the replica is refused."""
     plain = kill_fault("primary_kill", "server", breaks=AWAY)
 
     async def restart(scene: Scene) -> None:
@@ -263,7 +264,7 @@ FAULTS: tuple[Fault, ...] = (
         *("slot_left", "An unused replication slot retains WAL.", ("slot_retains_wal",)),
         inject=(
             "SELECT pg_create_physical_replication_slot('analytics', true)",
-            # Segments of 4 MB, each of them begun and left.
+            # Segments of 4 MB, each started and left unfinished.
             "DO $$ BEGIN FOR i IN 1..24 LOOP"
             " PERFORM pg_logical_emit_message(false, 'daily', 'report');"
             " PERFORM pg_switch_wal(); END LOOP; END $$",

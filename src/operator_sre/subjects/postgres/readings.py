@@ -225,15 +225,15 @@ def compare(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def _is_heard(primaries: Sequence[Seen], seen: Sequence[Seen]) -> bool | None:
-    """Whether another server hears one that does not answer us, where that can be told."""
+    """Whether another server hears a server that does not answer us, where that is known."""
     known = []
     for replica in (each.readings for each in seen if each.readings.get("role") == "replica"):
         silent_s = replica.get("receiver_silent_s")
         if not replica.get("attached"):
             known.append(False)
         elif isinstance(silent_s, int | float) and silent_s < HEARD_S:
-            known.append(True)  # one that waits in silence says nothing
-    if not primaries:  # the one that does not answer may be the primary itself
+            known.append(True)  # a silent waiter reports nothing
+    if not primaries:  # the missing server may be the primary itself
         return any(known) if known else None
     attached = primaries[0].readings.get("replicas_attached")
     return attached > sum(known) if isinstance(attached, int) else None

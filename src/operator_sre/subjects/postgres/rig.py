@@ -37,7 +37,7 @@ REPLICATOR = "replicator"
 SHOP = "shop"
 CONFIG_FILE = "postgresql.conf"
 OWNER_FILE = "owner.pgpass"
-# Where this lies, the replica is made anew from the primary at its next start.
+# While this file exists, the replica is rebuilt from the primary at its next start.
 RENEW_FILE = "renew"
 VOLUME_MB = 400
 RATE_PER_S = 20.0
@@ -121,7 +121,7 @@ def rig() -> RigSpec:
     def lines(*names: str) -> str:
         return "".join(f"*:*:*:{name}:{passwords[name]}\n" for name in names)
 
-    # Who may come in, and the passwords of those who look after the servers.
+    # Access rules, and the passwords of the roles that administer the servers.
     files = {
         "pg_hba.conf": _RULES,
         "pg_ident.conf": "",
@@ -187,7 +187,7 @@ def _statements(passwords: dict[str, str]) -> list[str]:
         REPLICATOR: "REPLICATION",
         SHOP: "",
         WATCHING: "IN ROLE pg_monitor, pg_use_reserved_connections",
-        # To drop a slot takes REPLICATION, which whoever only looks has no need of.
+        # Dropping a slot takes REPLICATION, which a role that only reads has no need of.
         ACTING: "REPLICATION IN ROLE pg_monitor, pg_signal_backend, pg_use_reserved_connections",
     }
     files = "pg_show_all_file_settings(), pg_hba_file_rules()"

@@ -87,7 +87,7 @@ async def work(scene: Scene, job: str, sessions: Sessions) -> None:
 
 
 async def leave(scene: Scene, job: str) -> None:
-    """Let the application close the sessions of a job, if need be by starting it anew."""
+    """Let the application close the sessions of a job, if need be by restarting it."""
     home = _home(scene.of(BILLING), "servers.json")
     try:
         await _order(home, job, ())
@@ -135,7 +135,7 @@ def remove_setting(target: Target, line: str) -> None:
 
 
 async def renew(scene: Scene) -> None:
-    """Make the replica anew from the primary."""
+    """Rebuild the replica from the primary."""
     replica = scene.of(REPLICA)
     (_home(replica, OWNER_FILE) / RENEW_FILE).touch()
     await scene.rig.restart(REPLICA)

@@ -8,7 +8,7 @@ __all__ = ["OF_OTHERS", "VERSION_MIN", "question", "sections"]
 
 VERSION_MIN = 140000
 CHECKPOINTER_SINCE = 170000
-# Where a role may not see what others do, these say without an error that nobody does anything.
+# Where a role may not see other sessions, these report no activity, and no error either.
 OF_OTHERS = ("activity", "locks", "replication")
 
 _STATE = """
@@ -22,7 +22,7 @@ SELECT jsonb_build_object(
         + coalesce(current_setting('reserved_connections', true)::int, 0))
 """
 
-# Our own session is not part of what is looked at.
+# Our own session is not part of the observation.
 _ACTIVITY = """
 WITH client AS (
     SELECT pid, application_name, usename, state, xact_start, state_change, query
@@ -47,7 +47,7 @@ SELECT jsonb_build_object(
         FROM client GROUP BY application_name ORDER BY count(*) DESC, application_name LIMIT 1))
 """
 
-# The one who waits longest, and from there the chain of who blocks whom to its end.
+# The session that waits longest, and from there the chain of blockers to its end.
 _LOCKS = """
 WITH RECURSIVE waiting AS (
     SELECT l.pid, min(l.waitstart) AS since
@@ -119,7 +119,7 @@ SELECT jsonb_build_object(
         FROM slot WHERE NOT active ORDER BY retained DESC NULLS LAST, slot_name LIMIT 1))
 """
 
-# After a crash the counters of rows start anew, and a replica has never had any.
+# After a crash the counters of rows start from 0, and a replica has never had any.
 _TABLES = """
 WITH one AS (
     SELECT s.schemaname || '.' || s.relname AS name, s.n_dead_tup AS dead,
@@ -209,7 +209,7 @@ def sections(version: int, *, large_rows: int) -> Mapping[str, str]:
         "replication": _REPLICATION,
         "slots": _SLOTS,
         "tables": _TABLES.replace("{large}", str(int(large_rows))),
-        # To look at the files marks what in them waits for a restart, so this comes first.
+        # Reading the files marks the settings that wait for a restart, so this comes first.
         "files": _FILES.replace("{rules}", rules),
         "settings": _SETTINGS,
         "sizes": _SIZES,

@@ -117,7 +117,7 @@ def password_in(lines: str, user: str) -> str:
 class Refusal(StrEnum):
     """Why there is no connection."""
 
-    GONE = "gone"  # nobody answers
+    GONE = "gone"  # no server answers
     NOT_NOW = "not_now"  # it answers that it starts or stops
     FULL = "full"  # it answers that it has no connection left
     DENIED = "denied"  # it answers that we are not let in

@@ -1,4 +1,4 @@
-"""Looking at PostgreSQL: every server on one short connection of its own."""
+"""Observation of PostgreSQL: every server on one short connection of its own."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Postgres(BaseSubject):
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
 
     async def observe(self) -> Observation:
-        """Look once. ObservationError when there is nothing to look at."""
+        """Observe once. ObservationError when there is nothing to observe."""
         seen = await asyncio.gather(*map(self._look_at, self.present_targets()))
         return self.observation(compare(seen))
 
     async def _look_at(self, target: Target) -> Seen:
         readings: dict[str, Value] = {"kind": target.kind}
         if target.kind == CLIENT:
-            # A client is not asked anything: either its process runs, or nobody can tell.
+            # A client is not asked anything: its process runs, or its state is unknown.
             if target.process is None:
                 return Seen(target.name, readings, "its process is unknown")
             return Seen(target.name, {**readings, "running": is_running(target.process)})
@@ -74,7 +74,7 @@ class Postgres(BaseSubject):
         except (RefusedError, TimeoutError) as error:
             late = RefusedError(Refusal.GONE, "it did not answer in time")
             refused = error if isinstance(error, RefusedError) else late
-            # A server that lets nobody in is there; one that nobody hears from is not.
+            # A server that refuses every login is up; a server that no other hears from is not.
             if refused.kind is Refusal.DENIED:
                 return Seen(target.name, readings, f"login rejected: {refused.sentence}")
             readings["error"] = refused.sentence
@@ -122,10 +122,10 @@ class Postgres(BaseSubject):
     async def _count_scans(
         self, name: str, said: Mapping[str, Any], asked: Mapping[str, str], session: Session
     ) -> dict[str, Value]:
-        """How many rows of large tables are read one by one, per second since an earlier look.
+        """How many rows of large tables are read one by one, per second since an earlier check.
 
-        Whoever looks for the first time counts twice within this look. A server counts once in a
-        second, so that of two looks within one the second would see nothing.
+        The first check counts twice within itself. A server updates its counters once in a second,
+        so that of two checks within one the second would see nothing.
         """
         clock, scans = self.settings.clock, scans_of(said)
         counts = self._counted.setdefault(name, [])
@@ -138,7 +138,7 @@ class Postgres(BaseSubject):
             try:
                 scans = scans_of((await _answers(session, {"tables": asked["tables"]}))[0])
             except (TimeoutError, driver().Error):
-                before = None  # it has said all the rest
+                before = None  # it has reported all the rest
         now = clock.monotonic()
         counts.append((now, scans))
         if before is None or now <= before[0]:

@@ -330,7 +330,7 @@ async def disable_setting(call: ServerCall, session: Session) -> Done:
 
 
 async def create_index(call: ServerCall, session: Session) -> Done:
-    """Concurrently, so that nobody waits for it; what is left of one that failed is removed."""
+    """Concurrently, so that no session waits for it; the remains of a failed build are removed."""
     oid, table = await _find_table(call, session)
     columns: Mapping[str, float] = await session.ask(_COLUMNS, (oid,)) or {}
     column = call.text("column")

@@ -1,4 +1,4 @@
-"""The ways to hurt a rate limiter: those that any rig has, and its own."""
+"""The ways to break a rate limiter: faults of any rig, and its own."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = ["FAULTS", "ask", "primary_of", "read_file"]
 # A check takes two of these, and more than 100 ms is too slow; opening a connection takes eight,
 # and must not take longer than a node waits for its store.
 DELAY_S = 0.06
-# A node holds more than that already, so it can accept nobody new.
+# A node holds more connections than that already, so it can accept no new one.
 FILES = 8
-# Room for some seconds of writes; with none at all it could not be told who took the last of it.
+# Room for some seconds of writes; with none at all, no one could see who used up the last of it.
 LEFT_BYTES = 16 << 10
 # Less than a store that holds anything has.
 MEMORY_BYTES = 16 << 20
@@ -92,7 +92,7 @@ async def _api(target: Target, method: str, path: str, body: Any = None) -> dict
 
 
 async def _explain_refusal(scene: Scene) -> str:
-    """Why the store of the notes takes no writes, by trying; "" for one that does, or a replica."""
+    """Why the store of the notes takes no writes, by trying; "" for a writable store or replica."""
     target = scene.of(scene.notes["at"])
     if await role_of(target, secret=read_file) != "primary":
         return ""
@@ -171,7 +171,7 @@ def _configured(
     async def heal(scene: Scene) -> None:
         before = scene.notes["before"]
         now = await asyncio.to_thread(read_file, str(file_of(scene)))
-        # Somebody may have put it right meanwhile; then the node keeps running.
+        # The repair may have happened meanwhile; then the node keeps running.
         if json.loads(now) != json.loads(before):
             await asyncio.to_thread(file_of(scene).write_text, before, encoding="utf-8")
             await scene.rig.restart(scene.target.name)
@@ -226,7 +226,7 @@ def _limit_drift() -> Fault:
     path = f"/limits/{in_path(ODD_KEY)}"
 
     async def inject(scene: Scene) -> Mapping[str, str]:
-        """A manager gave a key its limit, and somebody else wrote another one into the store."""
+        """A manager gave a key its limit, and another client wrote another into the store."""
         await _api(scene.of_kind("node")[0], "PUT", path, {"limit": ODD_LIMIT})
         await ask(await primary_of(scene), "HSET", f"{PREFIX}:limits", ODD_KEY, ODD_STORED)
         return {}
@@ -345,7 +345,7 @@ def _replica_promoted() -> Fault:
 
 
 def _counter_drift() -> Fault:
-    """Requests of tomorrow: they never leave the window, and nobody ever made them."""
+    """Requests dated tomorrow: they never leave the window, and no client ever made them."""
 
     async def find_busy_key(target: Target) -> str:
         told = await ask(target, "SCAN", 0, "MATCH", f"{PREFIX}:window:*", "COUNT", 500)

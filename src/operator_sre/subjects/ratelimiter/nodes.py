@@ -1,4 +1,4 @@
-"""A node, over HTTP: looking at its health, configuration and tally, and asking it for more."""
+"""A node, over HTTP: its health, configuration and tally, and the requests that change it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KeyTally:
 
 @dataclass(frozen=True, slots=True)
 class NodeLook:
-    """One look at one node; without a `tally` it said nothing of what it did."""
+    """One observation of one node; without a `tally` it did not report its counts."""
 
     seen: Seen
     name: str = ""
@@ -141,7 +141,7 @@ async def _ask_node(
 
 def _read_health(target: Target, status: int, said: object, tally: object) -> NodeLook:
     if status == 404:
-        # Every node has this page: whoever does not is somebody else.
+        # Every node has this page: a server without it is another program.
         return NodeLook(unreachable("node", target, "the answer is not from a rate limiter node"))
     if not isinstance(said, dict):
         return NodeLook(Seen(target.name, {"kind": "node"}, f"it answered {status}"))

@@ -1,7 +1,7 @@
-"""Runs in a box: asks every node which limit a key has, and sets the one that a manager had set.
+"""Runs in a sandbox: asks every node for the limit of a key, and sets the limit of the manager.
 
-What it is about lies in files, never in its text: `key`, `limit`, and the addresses of `nodes`. It
-needs nothing but Python, because a box is shown nothing of us.
+Its inputs are files, never part of its text: `key`, `limit`, and the addresses of `nodes`. It needs
+nothing but Python, because a sandbox contains nothing of Operator.
 """
 
 from __future__ import annotations

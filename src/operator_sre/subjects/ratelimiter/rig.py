@@ -112,7 +112,7 @@ def rig() -> RigSpec:
         )
         for name, text, needs in (("store", _STORE, ()), ("replica", _STORE + _REPLICA, ("store",)))
     )
-    # They would find each other within seconds; told of each other, they are of use at once.
+    # They would find each other within seconds; with each other's addresses they work at once.
     ids = {name: secrets.token_hex(20) for name in SENTINELS}
     known = {
         name: f"sentinel known-sentinel {PRIMARY_NAME} 127.0.0.1 {{{name}.port}} {identity}\n"

@@ -46,16 +46,16 @@ MEMBERS_MAX = 1000
 DRIFT_MAX = 5
 TEXT_CHARS_MAX = 300
 ROLES = {"master": "primary", "slave": "replica"}
-# Whoever says one of these is there, and of the last ones more can be asked.
+# A store that answers with one of these is up; after the last ones, more can be asked.
 _SHUT = ("NOAUTH", "WRONGPASS", "NOPERM", "LOADING")
 _WELL = ("PONG", *_SHUT, "BUSY", "MASTERDOWN", "MISCONF", "OOM")
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a look at a store has to know: the names of its keys, and what nodes say they did.
+    """The input of a store's observation: the names of its keys, and the counts of the nodes.
 
-    `counted` is what nodes that answered say that the store allowed through them, by key.
+    `counted` is how many requests the store allowed through the nodes that answered, by key.
     """
 
     prefix: str
@@ -65,9 +65,9 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class StoreLook:
-    """One look at one store; the counts are there where it is a primary.
+    """One observation of one store; a primary has the counts.
 
-    `members` are those of the windows whose count differs from what nodes say.
+    `members` are the entries of the windows whose count differs from the count of the nodes.
     """
 
     seen: Seen
@@ -124,7 +124,7 @@ async def _look(
         found.append(StoreLook(Seen(target.name, {"kind": target.kind}, problem)))
         return
     readings: dict[str, Value] = {"kind": target.kind, "reachable": True}
-    # One that cannot write to its disk refuses a PING and answers everything else.
+    # A store that cannot write to its disk refuses a PING and answers everything else.
     if isinstance(pong, ErrorReply) and not word.startswith("MISCONF"):
         refusal = auth if isinstance(auth, ErrorReply) else pong
         readings["refusal"] = refusal.text[:200]
@@ -180,7 +180,7 @@ async def _count(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
         asked += [("ZCOUNT", window + key, f"({since}", "+inf"), ("PTTL", window + key)]
     limits, declared, nodes, *rest = await wire.ask_all(asked)
     counts = {key: n for key, n in zip(keys, rest[::2], strict=True) if isinstance(n, int)}
-    # PTTL says -1 of a key that never expires, and -2 of one that is gone by now.
+    # PTTL is -1 for a key that never expires, and -2 for a key that is gone by now.
     endless = tuple(key for key, ttl in zip(keys, rest[1::2], strict=True) if ttl == -1)
     look = replace(
         look,
@@ -204,9 +204,9 @@ async def _count(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
 
 
 async def _sample_keys(wire: Wire, asking: Asking) -> list[str]:
-    """Some of the windows that exist, those that nodes speak of first; never all of a big store."""
+    """Some of the existing windows, the keys of the nodes first; never all of a big store."""
     prefix = f"{asking.prefix}:window:"
-    # The busiest keys are asked for by name; the scan finds what nobody asks for any more.
+    # The busiest keys are read by name; the scan finds keys that no client uses any more.
     keys = dict.fromkeys(list(asking.counted)[: SAMPLE_KEYS_MAX // 2])
     cursor = "0"
     for _ in range(SCAN_PAGES_MAX):

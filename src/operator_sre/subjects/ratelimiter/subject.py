@@ -1,4 +1,4 @@
-"""Looking at a rate limiter: every node by its API, stores and sentinels by their protocol."""
+"""Observation of a rate limiter: every node by its API, stores and sentinels by their protocol."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RateLimiter(BaseSubject):
         super().__init__(settings, invariants_with(settings.options))
 
     async def observe(self) -> Observation:
-        """Look once. ObservationError when there is nothing to look at."""
+        """Observe once. ObservationError when there is nothing to observe."""
         targets = tuple(self.present_targets())
         nodes, sentinels = await asyncio.gather(
             self._look_at_nodes([one for one in targets if one.kind == "node"]),
@@ -69,7 +69,7 @@ class RateLimiter(BaseSubject):
         seen = {one.seen.target: one.seen for one in sentinels}
         seen |= _see_stores(stores, nodes, primary, common, counted)
         if primary in seen and seen[primary].readings.get("limits_odd"):
-            # Where limits can be set by whoever has no credential, as a script in a box.
+            # Where limits can be set without a credential, as a script in a sandbox does.
             answering = {one.seen.target for one in nodes if one.answers}
             reachable = [one for one in targets if one.name in answering and one.access is None]
             addresses = " ".join(authority(addresses_of(one)[0]) for one in reachable)

@@ -103,7 +103,7 @@ def drift_of(
         api = counted.get(key, 0)
         if abs(api - stored) > DRIFT_MAX:
             if key not in look.members:
-                continue  # nobody looked closer, and one that was is enough
+                continue  # not examined, and one examined window is enough
             api += _of_earlier_processes(look, key, nodes)
         drift = abs(api - stored)
         if drift > DRIFT_MAX + int(stored * ON_ITS_WAY_SHARE) and drift > int(str(worst["drift"])):
@@ -112,9 +112,10 @@ def drift_of(
 
 
 def _of_earlier_processes(look: StoreLook, key: str, nodes: Sequence[NodeLook]) -> int:
-    """How many requests were allowed by nodes that are gone now, or ran before as another process.
+    """How many requests were allowed by nodes that are gone now, or by an earlier process of a
+    node.
 
-    Nobody remembers those but the store, so they are no difference.
+    Only the store remembers them, so they are no difference.
     """
     living = {node.reading("process") for node in nodes if node.answers}
     answering = {node.name: node for node in nodes if node.answers}

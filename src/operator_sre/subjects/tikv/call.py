@@ -197,7 +197,7 @@ class PdCall(Call):
         return (await self.pd.get(target, [*target.endpoints, place], "/status")).reached
 
     def part(self, name: str, store: Store) -> Target:
-        """The target of a store; one that nobody listed is where PD says."""
+        """The target of a store; an unlisted store is at the address that PD gives."""
         targets = self.settings.targets()
         for target in targets:
             if target.name == name and target.kind == STORE:
@@ -205,7 +205,7 @@ class PdCall(Call):
         return discovered_target(name, STORE, store.address, (), shared_access(targets))
 
     async def read(self, path: str) -> Answer:
-        """What PD says; one that is about to elect a leader is given the time to do so."""
+        """The answer of PD; a PD that is about to elect a leader gets the time to do so."""
         ends_s = self.left_s - min(PATIENCE_S, self.left_s / 2)
         while True:
             answer = await self.pd.ask(path)
@@ -222,7 +222,9 @@ class PdCall(Call):
         return region_from(answer.body)
 
     async def ask(self, path: str, *, method: str, body: Mapping[str, object] | None = None) -> str:
-        """Have PD do something; what it said. RefusedCall with its own words when it does not."""
+        """Send a change to PD and return its answer. RefusedCall with PD's own words when it
+        refuses.
+        """
         self.begin()
         patience_s = min(PATIENCE_S, self.left_s / 2)
         answer = await self.send(path, method=method, body=body, patience_s=patience_s)
@@ -237,7 +239,7 @@ class PdCall(Call):
         body: Mapping[str, object] | None = None,
         patience_s: float = PATIENCE_S,
     ) -> Answer:
-        """Have PD do something, once; while there is nobody to take it, it is sent again."""
+        """Send a change to PD once; it is sent again only while no PD accepts it."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + patience_s
         while True:

@@ -34,7 +34,7 @@ _BYTES_MAX: Mapping[Reading, int] = {"json": 8 << 20, "text": 16 << 20, "head": 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody said. With an `error` it did not do what it was asked.
+    """The answer of a PD or a store. With an `error` it did not do what the request asked for.
 
     It was `reached` unless nothing at all came back. What is `strange` is not how PD speaks.
     `unasked`: it could not even be asked, because of how we are set up. `offset_s` is how far its
@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def untaken(self) -> bool:
-        """Nobody took it, so that it can be sent again: nobody listens, or knows of a leader."""
+        """No PD accepted it, so that it can be sent again: none listens, or none knows a leader."""
         leaderless = self.status == 503 and "no leader" in self.error
         return leaderless or (not self.reached and self.error.endswith("refused"))
 
@@ -83,9 +83,9 @@ class Pd:
         reading: Reading = "json",
         timeout_s: float | None = None,
     ) -> Answer:
-        """Ask the leader of PD, whoever that is now: each PD knows it, and asks it for us.
+        """Ask the current leader of PD: each PD knows it, and forwards the request.
 
-        What changes something is sent once to whoever was reached, and never again.
+        A change is sent once, to the first PD that was reached, and never again.
         """
         known = [target for target in self._settings.targets() if target.kind == PD]
         known.sort(key=lambda target: target.name != self._leader)
@@ -140,8 +140,8 @@ class Pd:
     ) -> Answer:
         """Ask at the first of these addresses that answers, as the target wants to be asked.
 
-        All of them lead to the same one: whoever lets us in has all the time that is left, and a
-        name that nobody knows here takes none of it away.
+        All of them lead to the same server: the address that accepts us has all the remaining time,
+        and a name that does not resolve here takes none of it away.
         """
         now = asyncio.get_running_loop().time
         ends = now() + (self._settings.timeout_s if timeout_s is None else timeout_s)

@@ -40,7 +40,7 @@ def cluster_readings(
     `settled`: the leader of PD has had the time to hear of every store and region. Who is `away`
     does not answer us, whatever PD still believes.
     """
-    # Who is heard of by nobody, neither by the leader of PD nor by us, is silent.
+    # A part that neither the leader of PD nor we hear from is silent.
     stores = [
         replace(store, state="Disconnected")
         if store.state == UNHEARD and store.id in away
@@ -94,7 +94,7 @@ def region_readings(stores: Sequence[Store], facts: Facts, *, settled: bool) -> 
     found["peers_silent"] = peers_silent
     for kind in CHECKS:
         count = facts.checks.get(kind)
-        # Who has just begun to lead has not heard of every region yet.
+        # A new leader has not heard of every region yet.
         unheard = not settled and not count
         found[kind.replace("-", "_")] = None if unheard else count
         if facts.samples.get(kind):

@@ -1,7 +1,7 @@
-"""What the leader of PD said, now or a few checks ago, and which questions it is asked next. Pure.
+"""The answers of PD's leader, from this check or a few before, and the requests due next. Pure.
 
 One request for its metrics tells what would otherwise take one for each kind of unwell region, and
-each of those lists may be as long as there are regions. PD counts anew every ten seconds.
+each of those lists may be as long as there are regions. PD counts again every ten seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PEERS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request. It may wait `every` times as long as those that cannot wait."""
+    """One request. It may wait `every` times as long as the most urgent requests."""
 
     name: str
     path: str
@@ -169,15 +169,15 @@ def screen_from(content: bytes) -> Screen:
 def choose_questions(
     screen: Screen, schedulers: Sequence[str], *, prometheus: bool
 ) -> list[Question]:
-    """What is worth asking, the most urgent first.
+    """The requests worth sending, the most urgent first.
 
-    Where PD's metrics say that there is nothing, nobody needs to be asked for a list of it.
+    Where PD's metrics count no such regions, the list of them is not requested.
     """
     evicting = [EVICTING] if any(name.startswith(EVICT_LEADER) for name in schedulers) else []
     unwell = [CHECKED[kind] for kind in CHECKS if screen.regions.get(kind, 1)]
     return [
         *evicting,
-        # Who has begun to lead a moment ago shows no numbers yet, and may lack copies.
+        # A leader of only a moment shows no numbers yet, and may lack copies.
         *([OPERATORS, COUNT, *unwell] if screen.complete else [*unwell, OPERATORS, COUNT]),
         *([] if screen.schedulers else [SCHEDULERS, PAUSED]),
         *(HOT[kind] for kind in HOT if not screen.complete or screen.hot.get(kind, 0)),
@@ -209,7 +209,7 @@ class Turns:
 
 @dataclass(slots=True)
 class Facts:
-    """All that is known; None for what nobody has told, or not in a way that can be used.
+    """All that is known; None for a value without a usable answer.
 
     `checks` has the numbers of unwell regions by their kind, `samples` the ids of some of them.
     `leaderless` regions had no leader when they were counted last.
@@ -241,7 +241,7 @@ class Facts:
                 self.hot[kind] = None
 
     def learn(self, question: Question, answer: Answer) -> None:
-        """Take one answer. What could not be told is not known any more."""
+        """Take one answer. A value that it lacks is not known any more."""
         name, body = question.name, answer.body if answer.ok else _NOTHING
         count = count_from(answer.content) if answer.ok else None
         if name == "operators":

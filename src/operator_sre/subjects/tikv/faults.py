@@ -1,4 +1,4 @@
-"""Ways to hurt a TiKV cluster, each with how to repair it and who can tell that it is over."""
+"""Ways to break a TiKV cluster, each with its repair and an independent check of its end."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class _ScenePd:
         return listed.get("regions", []) if isinstance(listed, dict) else []
 
     async def do(self, method: str, path: str, body: Mapping[str, object] | None = None) -> None:
-        """Have it done, or RigError with what PD said."""
+        """Send it to PD, or raise RigError with PD's answer."""
         answer = await self._pd.ask(path, method=method, body=body)
         if not answer.ok:
             raise RigError(f"PD did not do {path!r}: {answer.error}.")
@@ -135,7 +135,7 @@ class _ScenePd:
         raise RigError(f"{problem}.")
 
     async def find_balance_problem(self) -> str:
-        """Why nobody balances leaders; "" where somebody does."""
+        """Why no scheduler balances leaders; "" where one does."""
         there, paused_ = await self.get("schedulers"), await self.get("schedulers?status=paused")
         if not isinstance(there, list) or not isinstance(paused_, list | None):
             return "PD does not tell its schedulers"
@@ -145,7 +145,7 @@ class _ScenePd:
 
 
 def _aim_at_pd(fault: Fault, *, leads: bool, sentence: str) -> Fault:
-    """The same fault at a member of PD that leads, or does not, whoever led before."""
+    """The same fault at a member of PD that leads, or does not, whichever led before."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
         pd = _ScenePd(scene)
@@ -162,7 +162,7 @@ def _aim_at_pd(fault: Fault, *, leads: bool, sentence: str) -> Fault:
 
 def _scheduler_left() -> Fault:
     async def inject(scene: Scene) -> Mapping[str, str]:
-        """As somebody does before they work on a store, who then forgets that they did."""
+        """Someone sets this before they work on a store, and forgets it afterwards."""
         pd = _ScenePd(scene)
         id_ = await pd.target_id()
         await pd.do("POST", "schedulers", {"name": EVICT_LEADER, "store_id": id_})
@@ -200,7 +200,7 @@ def _scheduler_left() -> Fault:
 
 def _leader_imbalance() -> Fault:
     async def inject(scene: Scene) -> Mapping[str, str]:
-        """Nobody balances leaders, and one store leads everything."""
+        """No scheduler balances leaders, and one store leads everything."""
         pd = _ScenePd(scene)
         await pd.do("POST", f"schedulers/{BALANCE_LEADER}", {"delay": YEAR_S})
         store = await pd.target_id()
@@ -226,7 +226,7 @@ def _leader_imbalance() -> Fault:
             await pd.do("POST", f"schedulers/{BALANCE_LEADER}", {"delay": 0})
 
     async def oracle(scene: Scene) -> str:
-        """Somebody balances again, and it shows."""
+        """A scheduler balances again, and the numbers show it."""
         pd = _ScenePd(scene)
         if problem := await pd.find_balance_problem():
             return problem
@@ -263,7 +263,7 @@ def _split_ignored() -> Fault:
             await _ScenePd(scene).do("DELETE", f"operators/{scene.notes['region']}")
 
     async def oracle(scene: Scene) -> str:
-        """Nobody waits for that split any more, by PD's own list."""
+        """No region waits for that split any more, by PD's own list."""
         listed = await _ScenePd(scene).get("operators")
         if not isinstance(listed, list):
             return "PD does not tell its operators"

@@ -110,7 +110,7 @@ def _store_down(seen: Seen, options: Options) -> Opinion:
     reachable = seen.readings.get("reachable")
     if reachable is None:
         return unknown(f"disconnected: {heard}")
-    # It lives as long as it answers anybody; that PD does not hear it is told apart.
+    # A part is up as long as it answers anyone; that PD does not hear it is a separate violation.
     return WELL if reachable else broken(f"{heard}, and {seen.readings.get('error')}")
 
 

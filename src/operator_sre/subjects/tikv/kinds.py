@@ -71,14 +71,14 @@ def target_at(targets: Iterable[Target], names: Iterable[str], places: Sequence[
 def discovered_target(
     name: str, kind: str, address: str, taken: Iterable[str], access: Access | None
 ) -> Target:
-    """A part that nobody listed and the cluster told of, by a name that nobody has."""
+    """A part that is not listed and that the cluster reported, under an unused name."""
     digits = address.rpartition(":")[2]
     port = int(digits) if digits.isdecimal() else None
     return Target(_free_name(name, taken), kind, host=host_of(address), port=port, access=access)
 
 
 def shared_access(targets: Iterable[Target]) -> Access | None:
-    """How parts that nobody listed want to be spoken to: as the first PD does, but for its name."""
+    """How to connect to unlisted parts: as to the first PD, except for its name."""
     for target in targets:
         if target.kind == PD and target.access is not None:
             return replace(target.access, server_name="")

@@ -1,8 +1,8 @@
 """Who leads PD, and what it and the stores are asked in one check, in which order.
 
-The leader of PD knows all of it. First those who follow are asked who that is, out of their own
-memory; then it is asked for the stores, for its metrics, and for what else is due; then every store
-for its own metrics. That makes no more than five requests, and one for each store.
+The leader of PD knows all of it. First its followers are asked who that is, from their own memory;
+then it is asked for the stores, for its metrics, and for what else is due; then every store for its
+own metrics. That makes no more than five requests, and one for each store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATIENCE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PdReport:
-    """What one PD said of itself: that it is there, and whom it follows."""
+    """The report of one PD about itself: that it is up, and whom it follows."""
 
     target: Target
     answer: Answer
@@ -54,9 +54,9 @@ class PdReport:
 
 @dataclass(slots=True)
 class Leadership:
-    """Who leads PD, and what everybody who was asked said of that.
+    """The leader of PD, and the report of every PD that was asked.
 
-    `via` is asked instead where the leader does not answer us: who follows asks it for us.
+    `via` is asked instead where the leader does not answer us: a follower forwards requests to it.
     """
 
     reports: dict[str, PdReport] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """There is a leader, and it was reached, or somebody who follows it."""
+        """There is a leader, and it was reached, or one of its followers."""
         if self.leader is None:
             return False
         report = self.reports.get(self.leader.name)
@@ -79,9 +79,9 @@ class Leadership:
 async def find_leader(
     pd: Pd, targets: Sequence[Target], *, last: str, turn: int, timeout_s: float
 ) -> Leadership:
-    """Ask who leads: those who follow `last`, no more than two in one check; all where it is "".
+    """Ask who leads: followers of `last`, no more than two in one check; all PDs where it is "".
 
-    Who led and is not followed any more is asked as well, to tell whether it is there at all.
+    An earlier leader without followers is asked as well, to see whether it is up at all.
     """
     known = [target for target in targets if target.kind == PD]
     found = Leadership()
@@ -93,7 +93,7 @@ async def find_leader(
         others = [*others[first:], *others[:first]][:room]
     await _ask_who_leads(pd, found, others, known, timeout_s)
     if remembered is not None and (found.leader is None or found.leader.name != last):
-        if not found.reports:  # there is nobody else to ask
+        if not found.reports:  # there is no other PD to ask
             found.leader = remembered
             return found
         await _ask_who_leads(pd, found, [remembered], known, timeout_s)
@@ -111,7 +111,7 @@ async def _ask_who_leads(
     )
     for target, answer in zip(asked, answers, strict=True):
         found.reports[target.name] = PdReport(target, answer, leader_from(answer.body))
-    # Whom most of them follow: who is cut off may still believe in somebody of the past.
+    # The leader that most of them follow: a PD that is cut off may still follow an earlier leader.
     reports = found.reports.values()
     leaders = [report.leader for report in reports if report.up and report.leader is not None]
     if not leaders:
@@ -199,7 +199,7 @@ async def scrape(
 
     async def get_metrics(target: Target, addresses: Sequence[str]) -> Answer:
         async with room:
-            # Whoever had to wait has less time, so that all of it ends in time.
+            # A request that had to wait has less time, so that all of it ends in time.
             left_s = max(0.05, ends - asyncio.get_running_loop().time())
             return await pd.get(target, addresses, "/metrics", timeout_s=left_s)
 

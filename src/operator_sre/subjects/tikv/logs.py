@@ -104,7 +104,7 @@ class LogTail:
             state = log.stat()
             inode, begins = self._ends.get(path, (state.st_ino, state.st_size))
             if inode != state.st_ino or begins > state.st_size:
-                begins = 0  # it was begun anew
+                begins = 0  # the file was truncated or replaced
             begins = max(begins, state.st_size - READ_BYTES_MAX)
             with log.open("rb") as content:
                 content.seek(begins)

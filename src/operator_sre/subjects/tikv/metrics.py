@@ -43,7 +43,7 @@ UNREACHABLE = "tikv_server_report_failure_msg_total"
 SIZE = "tikv_store_size_bytes"
 CPU = "process_cpu_seconds_total"
 WANTED = (GRPC, APPLY_WAIT, APPEND_LOG, LOG_LAG, UNREACHABLE, SIZE, CPU)
-# Collecting garbage takes long and nobody waits; who waits for a lock waits for another user.
+# Garbage collection takes long and no client waits for it; a lock wait depends on another client.
 NOT_ASKED_OF_USERS = frozenset({b"kv_gc", b"kv_pessimistic_lock", b"kv_unsafe_destroy_range"})
 AT = 0.99
 STRANGER = "the answer contains no metrics of a store"
@@ -136,7 +136,7 @@ class Pace:
         return frozenset(id_ for id_, count in now.failures.items() if count > last.get(id_, 0.0))
 
     def forget(self, name: str) -> None:
-        """Whoever did not answer is compared with nothing when it does again."""
+        """A store that did not answer is compared with nothing when it does again."""
         self._last.pop(name, None)
 
 
@@ -157,7 +157,7 @@ class StoreHistory:
                 if not shows.strange:
                     metrics[name] = shows
         there = {stores[name].id for name in metrics if stores[name].state == "Up"}
-        # Who could not send to whom since the last check, of those that are there.
+        # Which store could not send to which since the last check, among the stores that are up.
         missed = {
             stores[name].id: ids & there
             for name, shows in metrics.items()
@@ -190,8 +190,8 @@ def _list_names(names: Mapping[int, str], ids: Iterable[int]) -> str:
 def find_cut_off(missed: Mapping[int, frozenset[int]]) -> dict[int, frozenset[int]]:
     """Who is cut off, and from whom, by who could not send something to whom.
 
-    Where one store is cut off, all others complain about it: it is the one in most of what is told,
-    and the others are well. Of two that only complain about each other, both are.
+    Where one store is cut off, all others complain about it: it is the store in most of the
+    reports, and the others are healthy. Of two that only complain about each other, both are.
     """
     pairs = {frozenset((one, other)) for one, others in missed.items() for other in others}
     pairs = {pair for pair in pairs if len(pair) == 2}

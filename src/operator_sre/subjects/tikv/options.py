@@ -18,13 +18,13 @@ RESTARTS = ("", "docker", "systemd", "tiup")
 class Options:
     """Thresholds and habits of one subject.
 
-    Every grace is multiplied by `grace_ratio`. `discover`: parts that PD knows of and nobody listed
-    are looked at too. `settle_s`: so long after a change of PD's leader, that it counts no unwell
-    regions says nothing, because it has yet to hear of them. Leaders are uneven when stores differ
-    by more than `leader_spread_min` of them and one is further than `leader_ratio_max` from the
-    mean. A region is hot when it takes more than `hot_ratio_max` of all bytes of its kind and more
-    than `hot_bytes_min` in a second. `disk_ratio_max` and `log_bytes_max` are about what lies on
-    this machine.
+    Every grace is multiplied by `grace_ratio`. `discover`: parts that PD knows of and the
+    configuration does not list are observed too. `settle_s`: so long after a change of PD's leader,
+    that it counts no unwell regions says nothing, because it has yet to hear of them. Leaders are
+    uneven when stores differ by more than `leader_spread_min` of them and one is further than
+    `leader_ratio_max` from the mean. A region is hot when it takes more than `hot_ratio_max` of all
+    bytes of its kind and more than `hot_bytes_min` in a second. `disk_ratio_max` and
+    `log_bytes_max` are about what lies on this machine.
     """
 
     grace_ratio: float = 1.0

@@ -42,10 +42,10 @@ FRESH_S = 3.0
 
 
 def names_of(stores: Sequence[Store], targets: Sequence[Target]) -> dict[int, str]:
-    """The target of each store, by the store's id; one that nobody listed has none.
+    """The target of each store, by the store's id; an unlisted store has none.
 
     Addresses count more than names: inside of a network of containers a host is the name of the
-    target. Where several stores had the same address, the one that has not left counts.
+    target. Where several stores had the same address, the store that has not left counts.
     """
     listed = [one for one in targets if one.kind == STORE]
     by_place = {place: one.name for one in listed for place in addresses_of(one)}
@@ -99,7 +99,7 @@ def store_readings(
 
 
 def flag_readings(readings: Mapping[str, Value], options: Options) -> dict[str, Value]:
-    """The same as yes or no, for whoever compares causes."""
+    """The same as yes or no, for comparison with causes."""
     seen = Seen("", readings)
     flags: dict[str, Value] = {}
     state, age_s = readings.get("state"), number_of(seen, "heartbeat_age_s")
@@ -124,7 +124,7 @@ def flag_readings(readings: Mapping[str, Value], options: Options) -> dict[str, 
     if size is not None:
         flags["log_grown"] = size > options.log_bytes_max
     if readings.get("evicting") is not None:
-        # Whoever was emptied because its disk is slow has not been forgotten.
+        # A store that was drained because its disk is slow is not forgotten.
         well = state == "Up" and not flags.get("disk_slow")
         flags["eviction_left"] = bool(readings["evicting"]) and well
     return flags
@@ -133,7 +133,7 @@ def flag_readings(readings: Mapping[str, Value], options: Options) -> dict[str, 
 def pd_readings(
     part: Target, report: PdReport | None, leader: str, members: Members | None
 ) -> dict[str, Value]:
-    """What one PD said, and what the others say of it."""
+    """The report of one PD, and what the others report about it."""
     if report is None or report.answer.unasked:
         return {}
     readings: dict[str, Value] = {"reachable": report.up, "error": report.answer.error}

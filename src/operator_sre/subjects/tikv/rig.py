@@ -22,8 +22,8 @@ PD_FILE, STORE_FILE = "pd.toml", "tikv.toml"
 READY = "/pd/api/v1/leader"  # only with a leader does it answer well
 PROGRAMS = {"pd": "pd-server", "tikv": "tikv-server"}
 
-# A store that is silent counts as down soon, so that nobody waits half an hour for it. Copies may
-# be made as fast as they can be: a new cluster has all of them soon.
+# A silent store soon counts as down, so that no test waits half an hour for it. Copies may be made
+# as fast as possible: a new cluster has all of them soon.
 PD_CONFIG = """\
 lease = 5
 tick-interval = "1s"
@@ -40,8 +40,8 @@ store-balance-rate = 600.0
 max-replicas = 3
 """
 
-# Ticks are short, so that leaders are elected and PD is told within seconds. Nothing is reserved
-# on the disk, because a volume of the lab is small.
+# Ticks are short, so that leaders are elected and PD is notified within seconds. Nothing is
+# reserved on the disk, because a volume of the lab is small.
 STORE_CONFIG = """\
 [log]
 level = "info"

@@ -61,7 +61,7 @@ _DESC = re.compile(r"([\w.-]{1,100}) \{(.{0,500}?)\} \(kind:([\w,-]{1,100}), reg
 class Store:
     """One store as PD knows it; `state` is PD's own opinion of it.
 
-    Of one that is Unheard, `hearsay` is what the leader of PD has of the one before it.
+    For an Unheard store, `hearsay` is what the leader of PD kept from its predecessor.
     """
 
     id: int
@@ -83,7 +83,7 @@ class Store:
 
     @property
     def planned(self) -> bool:
-        """Somebody wants it to leave, or it has left: that it is silent is no incident."""
+        """It is asked to leave, or it has left: its silence is no incident."""
         return self.state in PLANNED
 
     @property
@@ -93,7 +93,7 @@ class Store:
 
     @property
     def leads(self) -> bool:
-        """It is one of those that lead regions; a TiFlash only follows."""
+        """It can lead regions; a TiFlash only follows."""
         return self.labels.get("engine") not in ("tiflash", "tiflash_compute")
 
 
@@ -141,7 +141,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One copy of a region; only a voter may lead, and one that is pending lags behind."""
+    """One copy of a region; only a voter may lead, and a pending copy lags behind."""
 
     store: int
     voter: bool = True
@@ -156,7 +156,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A range of keys with its copies; `leader` is the store that leads it, 0 for nobody.
+    """A range of keys with its copies; `leader` is the store that leads it, 0 for none.
 
     `version` goes up with every split and merge. Sizes are PD's own estimates.
     """
@@ -235,7 +235,7 @@ def count_led(stores: Iterable[Store]) -> int:
 
 
 def leader_from(body: Any) -> Member | None:
-    """Who leads, by the word of one member; None where it knows of nobody."""
+    """The leader, according to one member; None where it knows of none."""
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
         return None
     urls = body.get("client_urls")
@@ -267,7 +267,7 @@ def region_from(body: object) -> Region | None:
     if not isinstance(body, dict) or not whole_from(body.get("id")):
         return None
     pending = {whole_from(peer.get("store_id")) for peer in _dicts(body.get("pending_peers"))}
-    # Of one that is down the peer itself lies inside, with the time for which it is.
+    # For a peer that is down, the peer itself lies inside, with the length of its downtime.
     down = {
         whole_from((_mapping(entry, "peer") or entry).get("store_id"))
         for entry in _dicts(body.get("down_peers"))

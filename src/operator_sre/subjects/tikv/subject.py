@@ -55,8 +55,8 @@ __all__ = ["TikvCluster"]
 class TikvCluster:
     """PDs of kind `pd`, stores of kind `store`, perhaps a `prometheus`.
 
-    Parts that PD knows of and nobody listed are checked as well. What they are together is one
-    more target, the cluster.
+    Parts that PD knows of and the configuration does not list are checked as well. What they are
+    together is one more target, the cluster.
     """
 
     def __init__(self, settings: SubjectSettings) -> None:
@@ -79,7 +79,7 @@ class TikvCluster:
         self._needs: frozenset[str] = frozenset()
 
     def targets(self) -> Sequence[Target]:
-        """Its parts as they are now, those that PD told of, and the cluster that they are."""
+        """Its current parts, the parts that PD reported, and the cluster that they form."""
         return with_cluster(self._parts(), self._needs)
 
     async def observe(self) -> Observation:
@@ -132,7 +132,7 @@ class TikvCluster:
         return (*given, *(part for part in self._discovered if part.name not in taken))
 
     def _learn(self, found: Leadership) -> dict[int, str]:
-        """Keep what this check told of who there is; the names of the stores, by their id."""
+        """Keep the parts that this check found; return the names of the stores, by their id."""
         now = self._settings.clock.monotonic()
         leader = found.leader.name if found.leader is not None and found.leads else ""
         if leader and self._leader and leader != self._leader:
@@ -165,7 +165,7 @@ class TikvCluster:
     def _discover(
         self, given: Sequence[Target], names: dict[int, str], found: Leadership
     ) -> list[Target]:
-        """Parts that nobody listed; their names are added to `names`."""
+        """Parts that the configuration does not list; their names are added to `names`."""
         fresh: list[Target] = []
         taken = [part.name for part in given]
         access = shared_access(given)

@@ -80,7 +80,7 @@ async def resume_scheduler(call: PdCall) -> Done:
 
 
 async def add_scheduler(call: PdCall) -> Done:
-    """One of those that every PD has from its first day on."""
+    """A scheduler that every PD has from its first day on."""
     live = await call.read_live()
     name = call.text("name")
     if name in live.schedulers:
@@ -91,7 +91,7 @@ async def add_scheduler(call: PdCall) -> Done:
 
 
 async def remove_scheduler(call: PdCall) -> Done:
-    """Never one that keeps the cluster in balance: that one may rest, and not go."""
+    """Never a scheduler that keeps the cluster in balance: it may be paused, and not removed."""
     live = await call.read_live()
     name = call.text("name")
     if name in DEFAULTS:
@@ -106,7 +106,7 @@ async def remove_scheduler(call: PdCall) -> Done:
 
 
 def _has_scheduler(live: Live, name: str) -> bool:
-    """Whether PD has it; of the one that drains stores, whether it drains that store."""
+    """Whether PD has it; for the scheduler that drains stores, whether it drains that store."""
     store = name.removeprefix(f"{EVICT_LEADER}-")
     return name in live.schedulers or (store.isdecimal() and int(store) in live.evicting)
 

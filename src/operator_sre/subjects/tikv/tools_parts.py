@@ -64,7 +64,7 @@ class Command:
 
 
 def restart_command(target: Target, options: Options) -> Command | str:
-    """How its people restart it, by the options of the subject; or why nobody here can."""
+    """How its owners restart it, by the options of the subject; or why it cannot be done here."""
     by = options.restart_by or ("docker" if target.runs_at.startswith(DOCKER) else "")
     address = next(iter(addresses_of(target)), "")
     if by == "docker":
@@ -87,7 +87,7 @@ def restart_command(target: Target, options: Options) -> Command | str:
 
 
 async def run(settings: SubjectSettings, command: Command, job: Job) -> Result:
-    """Run it where it belongs. What the gate blocks is not run, whoever asked for it."""
+    """Run it where it belongs. A command that the gate blocks never runs, on any request."""
     shell = settings.shell
     if shell is None:
         why = "Commands cannot be run here."
@@ -99,7 +99,7 @@ async def run(settings: SubjectSettings, command: Command, job: Job) -> Result:
             why = f"The gate blocks its command: {verdict.explanation}"
             return Result(Outcome.REFUSED, stderr=why, category=_PERMISSION)
     if command.target and isinstance(shell, Placing):
-        # A place of another machine is looked at before it is used; this one has no name.
+        # A place on another machine is checked before it is used; this machine has no name.
         known = {target.name: target for target in settings.targets()}
         if known[command.target].runs_at:
             action = replace(action, place=await shell.identify(command.target))
@@ -107,7 +107,7 @@ async def run(settings: SubjectSettings, command: Command, job: Job) -> Result:
 
 
 def last_words(result: Result) -> str:
-    """What a command said last about why it failed."""
+    """The last output of a command about why it failed."""
     lines = (result.stderr or result.stdout).strip().splitlines()
     return lines[-1].strip()[:WORDS_MAX].rstrip(".") if lines else f"exit code {result.exit_code}"
 
@@ -151,7 +151,7 @@ async def drain_store(call: PdCall) -> Done:
 
 
 async def undrain_store(call: PdCall) -> Done:
-    """Always possible: it takes back what drain_store did."""
+    """Always possible: it rolls back drain_store."""
     live = await call.read_live()
     store = require_store(live, call.text("target"))
     name = live.name_of(store.id)
@@ -193,7 +193,7 @@ async def compact_store(call: PdCall) -> Done:
     call.begin()
     job = replace(call.job, timeout_s=max(1.0, call.left_s - TELLING_S))
     listed = {target.name for target in call.settings.targets()}
-    # Where nobody says how to run commands beside it, it is reached from here as well.
+    # Where no option says how to run commands beside it, it is reached from here as well.
     result = await run(call.settings, Command(tuple(argv), name if name in listed else ""), job)
     if not result.ok:
         raise RefusedCall(
@@ -209,7 +209,7 @@ async def compact_store(call: PdCall) -> Done:
 
 
 async def restart_store(call: PdCall) -> Done:
-    """One that serves is drained first, and gets its leaders back; one that is gone is started."""
+    """A serving store is drained first, and gets its leaders back; a stopped store is started."""
     live = await call.read_live()
     store = require_store(live, call.text("target"))
     name = live.name_of(store.id)
@@ -257,7 +257,8 @@ def _require_others(live: Live, store: Store, done: str) -> None:
 
 
 def _choose_restart(call: PdCall, target: Target) -> Callable[[], Awaitable[None]]:
-    """Who restarts a part: the rig, or a command of its people. RefusedCall where nobody can.
+    """How a part is restarted: by the rig, or by a command of its owners. RefusedCall where neither
+    can.
 
     It may not answer yet when that returns.
     """
@@ -286,13 +287,13 @@ async def _evict(call: PdCall, live: Live, store: Store) -> None:
 
 
 async def _let_lead(call: PdCall, live: Live, store: Store) -> None:
-    """Take back what this call began; not what somebody else had begun before it."""
+    """Roll back what this call started; not an earlier drain."""
     if store.id not in live.evicting:
         await call.send(f"schedulers/{EVICT_LEADER}-{store.id}", method="DELETE")
 
 
 async def _wait_drained(call: PdCall, store: Store, *, within_s: float) -> int:
-    """How many regions it leads when nothing moves any more, or the time is over."""
+    """How many regions it leads when nothing moves any more, or at the deadline."""
     ends = call.left_s - within_s
     fewest, moved_at = store.leader_count, call.left_s
     while await call.wait():
@@ -307,7 +308,7 @@ async def _wait_drained(call: PdCall, store: Store, *, within_s: float) -> int:
 
 
 async def restart_pd(call: PdCall) -> Done:
-    """One that answers only while the others are a majority without it; a leader hands over."""
+    """An answering PD only while the others are a majority without it; a leader hands over."""
     target = find_target(call.settings.targets(), call.text("target"), PD)
     members = [member for member in call.settings.targets() if member.kind == PD]
     asked = (call.pd.at(member, "leader", itself=True) for member in members)

@@ -74,7 +74,7 @@ def decided(decision: Decision) -> JSONResponse:
 
 
 def undecided(on_store_loss: OnStoreLoss) -> JSONResponse:
-    """The answer while the store does not decide; numbers nobody knows are null."""
+    """The answer while the store does not decide; unknown numbers are null."""
     allowed = on_store_loss is OnStoreLoss.FAIL_OPEN
     headers = {"X-RateLimit-Degraded": "1"}
     if not allowed:

@@ -59,7 +59,7 @@ class NodeTally:
 
 @router.get("/health")
 async def health(node: CurrentNode) -> NodeHealth:
-    """This node's state, with a fresh look at the store that is bounded in time."""
+    """This node's state, with a fresh check of the store that is bounded in time."""
     connected = await node.store.ping()
     settings, draining = node.settings, node.registry.draining
     return NodeHealth(

@@ -41,7 +41,7 @@ __all__ = ["KEYS", "HttpProbe", "read_http"]
 BODY_BYTES_MAX = 256 * 1024
 STATUSES = ("2xx", "3xx")
 METHODS = ("GET", "HEAD", "OPTIONS", "POST")
-# Whoever reads a description must not find a password in it.
+# A reader of a description must not find a password in it.
 _SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie", "x-api-key")
 KEYS = ("method", "path", "port", "headers", "header_files", "body", "expect", "read", "reviewed")
 _DAY_S = 86400.0

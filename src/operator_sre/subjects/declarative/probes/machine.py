@@ -49,7 +49,7 @@ class FileProbe:
         return own | self.extraction.fields
 
     async def observe(self, place: Place) -> Readings:
-        """Look at it, elsewhere than where everybody waits: a file system may hang."""
+        """Observe it in a thread, because a file system may hang."""
         if place.target.runs_at:
             raise Blind("a file probe reads only this machine; use a command probe")
         try:
@@ -116,7 +116,7 @@ class ProcessProbe:
         return frozenset(own | {"open_files", "age_s"})
 
     async def observe(self, place: Place) -> Readings:
-        """Look at the table of processes."""
+        """Read the table of processes."""
         if place.target.runs_at:
             raise Blind("a process probe reads only this machine; use a command probe")
         if not _has_table():
@@ -135,7 +135,7 @@ class ProcessProbe:
         }
         if open_files is not None:
             readings["open_files"] = open_files
-        # Each by itself: one that came or went would make the sum of all jump.
+        # Each process by itself: a process that came or went would make the sum jump.
         used = {f"cpu of {row.pid} since {row.started}": row.cpu_s for row in rows}
         rates = [place.rate(name, cpu_s) for name, cpu_s in used.items()]
         place.forget_others(used)
@@ -173,9 +173,9 @@ class ProcessProbe:
 
 
 def process_in(pid_file: str) -> Process | None:
-    """The process that a pid file names, so that others can look at it too; None where nobody can.
+    """The process that a pid file names, for other probes as well; None where it is unknown.
 
-    One that is gone is still named: that it is gone is worth knowing.
+    A process that is gone is still named: that it is gone is worth knowing.
     """
     pid = _read_pid(Path(pid_file)) if _has_table() else None
     if pid is None:
@@ -187,7 +187,7 @@ def process_in(pid_file: str) -> Process | None:
 
 
 def _is_older(row: _Row, path: Path) -> bool:
-    """A process that began after its file was written is somebody else with the same number."""
+    """A process that is younger than its pid file's content only reuses the number."""
     try:
         return row.started <= path.stat().st_mtime + SLACK_S
     except OSError:

@@ -41,7 +41,7 @@ _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EA
 
 
 class Blind(Exception):
-    """It could not be looked at at all, so that nothing follows from it."""
+    """The probe could not observe at all, so nothing follows from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Place:
     def rate(self, field_name: str, value: float) -> float | None:
         """How much a counter grew in a second since the last check; None at the first.
 
-        One that was set back has begun anew, and nobody knows how far it had come before. Of two
-        checks at almost the same time the second says what the first said.
+        A counter that fell was reset, and its growth before that is unknown. Of two checks at
+        almost the same time the second repeats the first.
         """
         key = (self.target.name, self.probe, field_name)
         now = self.settings.clock.monotonic()
@@ -166,7 +166,7 @@ async def first_answer(
 async def observe_first(
     place: Place, addresses: list[Address], ask: Callable[[Address], Awaitable[Readings]]
 ) -> Readings:
-    """What the first address that answers says, which one that is, and how long it took."""
+    """The answer of the first address that answers, that address, and how long it took."""
     begun = time.perf_counter()
     readings, problem, (host, port) = await first_answer(addresses, place.timeout_s, ask)
     if readings is None:

@@ -80,7 +80,7 @@ class RedisProbe:
                     number = number_in(text)
                     readings[name] = plain(text) if number is None else number
         for name, key in self.length.items():
-            # How long a key is, whatever it holds; 0 for one that is not there.
+            # The length of a key, whatever it holds; 0 for a missing key.
             kind = await _ask(wire, "TYPE", key)
             verb = _LENGTHS.get(str(kind))
             length = await _ask(wire, verb, key) if verb else None

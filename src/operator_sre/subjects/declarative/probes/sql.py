@@ -81,7 +81,7 @@ class SqlProbe:
             "application_name": "operator",
             "options": f"-c default_transaction_read_only=on -c statement_timeout={limit_ms}",
             "sslmode": "verify-full" if access.tls else "prefer",
-            # Nothing of whoever runs this decides who we are.
+            # Nothing in the environment of this process decides who we are.
             "passfile": "/nonexistent",
             "gssencmode": "disable",
         }

@@ -1,4 +1,4 @@
-"""Opening a connection: whether it is accepted, and what is said when a word is sent."""
+"""Opening a connection: whether it is accepted, and the answer when a text is sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TcpProbe:
                 if self.send:
                     writer.write(self.send.encode())
                     await writer.drain()
-                # What is said until it matches, ends, or is more than anybody wants.
+                # Read until the answer matches, ends, or exceeds the limit.
                 while self.expect and len(received) < ANSWER_BYTES_MAX:
                     part = await reader.read(ANSWER_BYTES_MAX - len(received))
                     received += part
