@@ -34,7 +34,7 @@ from operator_protocols.errors import ConflictError, MissingExtraError, ModelErr
 from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
 from operator_sre.agent.progress import deadline_of, repeats, unreadable
 from operator_sre.agent.run import Run
-from operator_sre.agent.suspicion import briefed, proven, said, suspicions
+from operator_sre.agent.suspicion import briefing_texts, proof_texts, result_texts, suspicions
 from operator_sre.agent.transcript import (
     Recorded,
     Stopped,
@@ -362,7 +362,7 @@ class Pipeline:
         elif comments != known.comments:
             briefing = replace(known, comments=comments)
             work.run.brief(briefing)
-            await self._suspect(work.ticket, known.observation_seq or 0, briefed(briefing))
+            await self._suspect(work.ticket, known.observation_seq or 0, briefing_texts(briefing))
         try:
             answer = await self.model.answer(replace(want, briefing=work.run.briefing))
         except (MissingExtraError, ModelError) as error:
@@ -382,7 +382,7 @@ class Pipeline:
 
         def screen(verdict: Verdict) -> ActionRecord | Result | None:
             changes = verdict.level is not Level.SAFE
-            if changes and (known := work.recorded.done(verdict.action)):
+            if changes and (known := work.recorded.find_result(verdict.action)):
                 return ActionRecord(verdict, *known)
             why = ""
             if changes and not run.diagnosed:
@@ -395,13 +395,13 @@ class Pipeline:
         request = Request(want.action, ticket=ticket, when_busy=busy, screen=screen)
         record = await act(work.controls, request)
         result, seq = record.result, record.seq
-        run.waited(record.waited_s)
+        run.exclude_wait(record.waited_s)
         if LATE in result.data or (record.permit and record.verdict.level is not Level.SAFE):
             work.stale = True
         if record.permit or record.refused_by:
             self._note(work, seq, result)
         if record.permit and not record.refused_by:
-            await self._suspect(ticket, seq, said(record.verdict.action, result))
+            await self._suspect(ticket, seq, result_texts(record.verdict.action, result))
         return result, seq
 
     async def _prove(self, want: Prove, work: Work) -> tuple[Proof, int]:
@@ -412,7 +412,7 @@ class Pipeline:
             proof = await self._look_again(want, work)
         told = {**to_json(proof), "covers": _covers(work.proven or work.ticket)}
         seq = await self._remember(work, Kind.PROOF, told)
-        await self._suspect(work.ticket, seq, proven(proof))
+        await self._suspect(work.ticket, seq, proof_texts(proof))
         return proof, seq
 
     async def _look_again(self, want: Prove, work: Work) -> Proof:
@@ -467,7 +467,7 @@ class Pipeline:
             broken=check.broken(),
             comments=controls.comments(ticket),
         )
-        await self._suspect(ticket, entry.seq, briefed(briefing))
+        await self._suspect(ticket, entry.seq, briefing_texts(briefing))
         return briefing, check.broken()
 
     async def _suspect(self, ticket: Ticket, seq: int, texts: Iterable[tuple[str, str]]) -> None:

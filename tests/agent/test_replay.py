@@ -138,11 +138,11 @@ async def test_answers_are_handed_out_only_to_what_they_answer(tmp_path: Path) -
 async def test_what_was_done_on_a_way_that_is_left_is_told_once(tmp_path: Path) -> None:
     whole = await _whole(tmp_path)
     recorded = Recorded(whole)
-    assert recorded.done(MEND) is None, "it is still to be replayed"
+    assert recorded.find_result(MEND) is None, "it is still to be replayed"
     assert recorded.next(Ask(briefing(), (), Budget())) is not None
     assert recorded.next(Act(MEND)) is None, "another tool was used at this point"
     (result,) = [one for one in whole if one.kind is Kind.TOOL_RESULT][2:]
-    told = recorded.done(MEND)
+    told = recorded.find_result(MEND)
     assert told is not None
     assert (told[0].outcome, told[1]) == (Outcome.RAN, result.seq)
-    assert recorded.done(MEND) is None
+    assert recorded.find_result(MEND) is None

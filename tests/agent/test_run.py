@@ -129,7 +129,7 @@ def test_time_that_people_took_is_not_spent() -> None:
     run.receive(Answer("look", (_look(1),)))
     run.next()
     now[0] = 7200.0
-    run.waited(7150.0)
+    run.exclude_wait(7150.0)
     run.receive(Result(Outcome.RAN, 0))
     ask = run.next()
     assert isinstance(ask, Ask)

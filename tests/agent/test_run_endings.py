@@ -22,7 +22,7 @@ from operator_protocols.domain.run import (
 )
 from operator_sre.agent import Run
 from operator_sre.agent.progress import account_of, is_change, read_only_tools, unproven, used_up
-from operator_sre.agent.run import checked
+from operator_sre.agent.run import check_diagnosis
 from operator_sre.agent.transcript import Stopped
 from tests.contract.samples import proof
 from tests.contract.workshop import DIAGNOSIS
@@ -191,6 +191,6 @@ def test_what_is_pure_says_the_same_by_itself() -> None:
     run, _ = _drive(Answer("act", (LOOK, RESTART)), Answer("", (Escalate("x"),)))
     assert [is_change(step, looking) for step in run.steps] == [False, True]
     assert not unproven(run.steps, looking), "nothing counts as a change before a diagnosis"
-    assert checked(DIAGNOSIS, {4}) == DIAGNOSIS
+    assert check_diagnosis(DIAGNOSIS, {4}) == DIAGNOSIS
     assert used_up(Budget(), Budget()) == ""
     assert used_up(replace(Budget(), usd_max=0.0), Budget()) == "2 dollars"

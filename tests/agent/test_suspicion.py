@@ -15,10 +15,10 @@ from operator_sre.agent.suspicion import (
     RULES,
     TEXT_CHARS_MAX,
     Suspicion,
-    briefed,
-    folded,
-    proven,
-    said,
+    briefing_texts,
+    fold,
+    proof_texts,
+    result_texts,
     suspicions,
 )
 from tests.contract.samples import proof, violation
@@ -127,17 +127,17 @@ def test_each_says_where_it_stands_and_which_words_it_is() -> None:
 
 def test_places_of_everything_that_a_mind_is_told() -> None:
     told = briefing(violation(detail="a detail"))
-    texts = dict(briefed(told))
+    texts = dict(briefing_texts(told))
     assert texts["the detail of the violation node_down at node-1"] == "a detail"
     assert any(where.startswith("the target ") for where in texts)
     action = Action.shell("ls /srv")
     result = Result(Outcome.RAN, 0, "out", "err", data={"files": "some"})
-    assert list(said(action, result)) == [
+    assert list(result_texts(action, result)) == [
         ("what ls /srv wrote", "out"),
         ("what ls /srv wrote of errors", "err"),
         ("the reading files of ls /srv", "files some"),
     ]
-    assert list(proven(proof(detail="seen"))) == [("the observations of a proof", "seen")]
+    assert list(proof_texts(proof(detail="seen"))) == [("the observations of a proof", "seen")]
     assert LogTail("node-1", ("a", "b")).lines == ("a", "b")
 
 
@@ -171,9 +171,9 @@ def test_it_is_bounded_and_linear() -> None:
 
 
 def test_texts_are_folded() -> None:
-    assert folded("Аd\u200bа  ｉｓ\there\\nnow") == "Ada is here now"
-    assert "\n" not in folded("a\nb\u2028c\x00d")
-    assert folded("\ud800") == ""
+    assert fold("Аd\u200bа  ｉｓ\there\\nnow") == "Ada is here now"
+    assert "\n" not in fold("a\nb\u2028c\x00d")
+    assert fold("\ud800") == ""
 
 
 def test_every_rule_is_known_by_a_test() -> None:

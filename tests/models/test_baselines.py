@@ -23,7 +23,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.tool import Parameter, ParameterType
 from operator_protocols.ports import Model
-from operator_sre.agent.run import checked
+from operator_sre.agent.run import check_diagnosis
 from operator_sre.models.baselines import UNKNOWN_CAUSE, RandomCalls, RestartEverything
 from tests.contract.samples import proof
 from tests.models.world import briefing, target
@@ -77,7 +77,7 @@ async def test_both_hand_in_a_whole_diagnosis_that_names_no_cause_before_they_ac
     for model in (RestartEverything(), RandomCalls(1)):
         calls = await _lived(model)
         assert isinstance(calls[0], Diagnose)
-        assert isinstance(checked(calls[0], {3}), Diagnose)  # what lacks something is refused
+        assert isinstance(check_diagnosis(calls[0], {3}), Diagnose)
         found = calls[0].diagnosis
         assert (found.cause, found.target, found.hypotheses) == (UNKNOWN_CAUSE, "", ())
         assert sum(isinstance(one, Diagnose) for one in calls) == 1

@@ -90,7 +90,7 @@ def test_a_belief_stays_a_distribution_whatever_is_seen(
         assert math.isclose(_sum(belief), 1.0, abs_tol=1e-6)
         assert all(0.0 <= weight <= 1.0 for weight in belief.weights.values())
     assert belief.entropy() >= 0.0
-    ranked = [weight for _, weight in belief.ranked()]
+    ranked = [weight for _, weight in belief.rank()]
     assert ranked == sorted(ranked, reverse=True)
 
 
@@ -145,7 +145,7 @@ def test_what_was_tried_in_vain_is_believed_less() -> None:
 def test_equal_suspects_are_ranked_by_name() -> None:
     twin = Cause("twin", "s", 0.5, {})
     weights = {Suspect(twin, "b"): 0.5, Suspect(twin, "a"): 0.5}
-    assert [suspect.target for suspect, _ in Belief(weights).ranked()] == ["a", "b"]
+    assert [suspect.target for suspect, _ in Belief(weights).rank()] == ["a", "b"]
 
 
 def test_who_answered_a_look_is_hardly_one_that_answers_nobody() -> None:

@@ -22,7 +22,7 @@ from operator_protocols.domain.run import (
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.reasoner.belief import Symptoms, expected, first_belief
+from operator_sre.models.reasoner.belief import Symptoms, first_belief, predict_outcomes
 from operator_sre.models.reasoner.causes import GENERIC
 from operator_sre.models.reasoner.diagnosis import arguments_of
 from operator_sre.models.reasoner.outcomes import HEALTHY
@@ -146,14 +146,14 @@ async def test_a_cause_befalls_only_its_kinds() -> None:
 async def test_what_it_breaks_tells_one_cause_from_another() -> None:
     other = replace(FULL, name="other", breaks=("else",))
     symptoms = Symptoms({"store": frozenset({"refuses_writes"})})
-    leader, _ = first_belief(["store"], SHOP, (FULL, other), symptoms).ranked()[0]
+    leader, _ = first_belief(["store"], SHOP, (FULL, other), symptoms).rank()[0]
     assert leader.cause is FULL
 
 
 async def test_a_cause_expects_of_a_probe_what_is_usual_unless_it_says_so() -> None:
-    assert expected(FULL, "process") == HEALTHY["process"]
+    assert predict_outcomes(FULL, "process") == HEALTHY["process"]
     dead = next(cause for cause in GENERIC if cause.name == "process_dead")
-    assert expected(dead, "process") == dead.predicts["process"]
+    assert predict_outcomes(dead, "process") == dead.predicts["process"]
 
 
 async def test_a_tool_that_says_what_it_ends_is_a_remedy() -> None:
@@ -182,7 +182,7 @@ async def test_a_subject_knows_better_about_a_cause_of_every_subject() -> None:
 async def test_who_needs_what_is_broken_is_a_suspect_where_a_look_shows_it() -> None:
     away = Cause("away", "it follows nobody", 0.2, breaks=("copies",), shows={"link": "down"})
     broken = Symptoms({"store": frozenset({"copies"})}, {"node-1": {"link": "down"}})
-    leader, _ = first_belief(["store"], SHOP, (away,), broken).ranked()[0]
+    leader, _ = first_belief(["store"], SHOP, (away,), broken).rank()[0]
     assert (leader.cause, leader.target) == (away, "node-1")
     silent = Symptoms({"store": frozenset({"copies"})}, {"node-1": {"link": "up"}})
     places = {suspect.target for suspect in first_belief(["store"], SHOP, (away,), silent).weights}

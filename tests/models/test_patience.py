@@ -109,16 +109,16 @@ async def test_a_breaker_opens_lets_one_try_and_closes() -> None:
     breaker = Breaker(clock, failures_max=3, open_s=60.0)
     for _ in range(3):
         assert breaker.allows()
-        breaker.failed()
+        breaker.record_failure()
     assert not breaker.allows()
     clock.advance(61.0)
     assert breaker.allows()
     assert not breaker.allows()  # one is trying already
-    breaker.failed()
+    breaker.record_failure()
     assert 0 < breaker.closed_in_s <= 60.0
     clock.advance(61.0)
     assert breaker.allows()
-    breaker.succeeded()
+    breaker.record_success()
     assert breaker.allows()
     assert breaker.allows()
     assert breaker.closed_in_s == 0.0

@@ -357,7 +357,7 @@ async def test_a_case_forgets_readings_from_before_a_change() -> None:
     readings: tuple[Reading, ...] = last.readings
     assert readings
     assert all(reading.seq for reading in readings)
-    leader = first_belief(["node-1"], SHOP, ()).ranked()[0][0]
+    leader = first_belief(["node-1"], SHOP, ()).rank()[0][0]
     assert remedies_for(case, leader) == []
     assert diagnose(last, None).choice == "escalate"
 

@@ -1,6 +1,6 @@
-"""What a run did so far, what it leaves of the budget, and what stood in its way.
+"""What a run did so far, the rest of its budget, and its last obstacle.
 
-A failed proof means another plan for the next attempt, and nothing left behind.
+After a failed proof the next attempt needs another plan, and its changes are rolled back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "used_up",
 ]
 
-# What is claimed of a ticket that nothing had to be done about.
+# The claim about a ticket that needed no action.
 ARRIVED = "All invariants hold again; Operator changed nothing."
 REDACTED = "[REDACTED:"
 TRIED_MAX = 5
@@ -42,21 +42,21 @@ COMMAND_CHARS_MAX = 120
 
 
 class Progress:
-    """The steps and turns of one run. `harmless` says of an action that it changes nothing."""
+    """The steps and turns of one run. `harmless` tells whether an action changes nothing."""
 
     def __init__(self, budget: Budget, harmless: Callable[[Action], bool]) -> None:
         self.steps: list[Step] = []
         self.turns: list[Turn] = []
         self._budget = budget
         self._harmless = harmless
-        self._looking: frozenset[str] = frozenset()
+        self._read_only: frozenset[str] = frozenset()
 
     def brief(self, briefing: Briefing) -> None:
-        """Which tools there are now, and which of them only look."""
-        self._looking = read_only_tools(briefing.tools)
+        """Which tools there are now, and which of them are read-only."""
+        self._read_only = read_only_tools(briefing.tools)
 
-    def deeds(self) -> list[Step]:
-        """The steps without commands that only look."""
+    def effective_steps(self) -> list[Step]:
+        """The steps that may have changed something."""
         return [
             step
             for step in self.steps
@@ -65,21 +65,21 @@ class Progress:
 
     def account(self) -> str:
         """What was tried and what came of it."""
-        return account_of(self.deeds(), self._looking)
+        return account_of(self.effective_steps(), self._read_only)
 
     def left_changed(self) -> str:
         """What was changed and is still so."""
-        return left_of(self.deeds(), self._looking)
+        return left_of(self.effective_steps(), self._read_only)
 
     def unproven(self) -> bool:
         """Whether something was changed after the last proof."""
-        return unproven(self.deeds(), self._looking)
+        return unproven(self.effective_steps(), self._read_only)
 
     def obstacle(self) -> ErrorCategory | None:
         """What stood in the way, if it has a category."""
-        return obstacle_of(self.steps, self.deeds())
+        return obstacle_of(self.steps, self.effective_steps())
 
-    def seen(self) -> set[int]:
+    def citable_seqs(self) -> set[int]:
         """The entries of results and proofs, which a diagnosis may cite."""
         found = [step.seq for step in self.steps if isinstance(step.want, Act | Prove)]
         return {seq for seq in found if seq is not None}
@@ -92,7 +92,7 @@ class Progress:
         """How many actions were asked for."""
         return sum(isinstance(step.want, Act) for step in self.steps)
 
-    def left(self, elapsed_s: float) -> Budget:
+    def remaining(self, elapsed_s: float) -> Budget:
         """What is left of the budget after so many seconds."""
         spent = sum((turn.answer.spent for turn in self.turns), Spent())
         return replace(
@@ -118,22 +118,22 @@ def used_up(left: Budget, budget: Budget) -> str:
     return next((limit for rest, limit in limits if rest <= 0), "")
 
 
-def obstacle_of(steps: Sequence[Step], deeds: Sequence[Step]) -> ErrorCategory | None:
-    """The category of the last thing that failed with one, unless a deed went well since."""
+def obstacle_of(steps: Sequence[Step], effective: Sequence[Step]) -> ErrorCategory | None:
+    """The category of the last thing that failed with one, unless an action has succeeded since."""
     for step in reversed(steps):
         if not isinstance(step.want, Act) or not isinstance(step.result, Result):
             continue
         category = step.result.data.get("error_category")
         if category in tuple(ErrorCategory):
             return ErrorCategory(str(category))
-        if step.result.ok and step in deeds:
+        if step.result.ok and step in effective:
             return None
     return None
 
 
-def account_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
-    """The last diagnosis, what was tried, what of it was left, and what the last proof said."""
-    known = frozenset(looking)
+def account_of(steps: Sequence[Step], read_only: Iterable[str]) -> str:
+    """The last diagnosis, what was tried, what of it remains, and what the last proof found."""
+    known = frozenset(read_only)
     diagnoses = [
         (at, step.want.diagnosis)
         for at, step in enumerate(steps)
@@ -152,9 +152,9 @@ def account_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def left_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
-    """What was changed and is so still, and what was taken back; empty when nothing was changed."""
-    known, undos = frozenset(looking), undos_of(steps)
+def left_of(steps: Sequence[Step], read_only: Iterable[str]) -> str:
+    """What was changed and remains so, and what was rolled back; empty when nothing was changed."""
+    known, undos = frozenset(read_only), undos_of(steps)
     left: list[str] = []
     back: list[str] = []
     for at, step in enumerate(steps):
@@ -171,18 +171,18 @@ def read_only_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
     return frozenset(spec.name for spec in tools if not spec.changes)
 
 
-def is_change(step: Step, looking: Iterable[str]) -> bool:
+def is_change(step: Step, read_only: Iterable[str]) -> bool:
     """True when an action ran that may have changed something."""
     if not isinstance(step.want, Act) or not isinstance(step.result, Result):
         return False
     ran = step.result.outcome is not Outcome.REFUSED and not step.late
-    return ran and step.want.action.tool not in looking
+    return ran and step.want.action.tool not in read_only
 
 
-def unproven(steps: Sequence[Step], looking: Iterable[str]) -> bool:
-    """True when something was changed after a diagnosis that no proof has spoken about yet."""
-    known = frozenset(looking)
-    since = max((at for at, one in enumerate(steps) if isinstance(one.want, Prove)), default=-1)
+def unproven(steps: Sequence[Step], read_only: Iterable[str]) -> bool:
+    """True when something was changed after a diagnosis and not verified since."""
+    known = frozenset(read_only)
+    since = max((at for at, step in enumerate(steps) if isinstance(step.want, Prove)), default=-1)
     undos = undos_of(steps)
     return _has_diagnosis(steps) and any(
         is_change(step, known) and not (isinstance(step.want, Act) and step.want.action in undos)
@@ -194,9 +194,9 @@ def _has_diagnosis(steps: Sequence[Step]) -> bool:
     return any(isinstance(step.want, Diagnose) for step in steps)
 
 
-def _list_few(deeds: Sequence[str]) -> str:
-    more = f" and {len(deeds) - TRIED_MAX} before" if len(deeds) > TRIED_MAX else ""
-    return f"{'; '.join(deeds[-TRIED_MAX:])}{more}"
+def _list_few(actions: Sequence[str]) -> str:
+    more = f" and {len(actions) - TRIED_MAX} before" if len(actions) > TRIED_MAX else ""
+    return f"{'; '.join(actions[-TRIED_MAX:])}{more}"
 
 
 def _describe_action(step: Step) -> str:
@@ -208,7 +208,7 @@ def _describe_action(step: Step) -> str:
 
 
 def attempts_of(steps: Iterable[Step]) -> int:
-    """How many proofs spoke of something that was done; a look on arrival is no attempt."""
+    """How many proofs followed a change; the check on arrival is not an attempt."""
     return sum(
         isinstance(step.want, Prove) and isinstance(step.result, Proof) and not step.want.arrival
         for step in steps
@@ -222,7 +222,7 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
         for place, step in enumerate(steps)
         if isinstance(step.result, Proof) and not step.result.held
     ]
-    taken_back = undos_of(steps)
+    undos = undos_of(steps)
     for step in steps[: failed[-1] if failed else 0]:
         if not isinstance(step.want, Act) or not isinstance(step.result, Result):
             continue
@@ -230,7 +230,7 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
             continue
         done = step.want.action
         same = (done.command, done.target) == (action.command, action.target)
-        if same and action not in taken_back:
+        if same and action not in undos:
             return (
                 f"{action.command} already ran and the proof after it failed; choose another"
                 " plan, or escalate."
@@ -239,27 +239,27 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
 
 
 def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
-    """What takes back the changes since the proof before the last, newest first.
+    """The actions that roll back the changes since the proof before the last, newest first.
 
-    Only where the last proof saw that they did not help; what cannot be seen is left as it is.
+    Only if the last proof found that they did not help; what cannot be observed is left as it is.
     """
     last = steps[-1].result if steps else None
     if not isinstance(last, Proof) or last.held or not (last.harm or last.health is Health.BROKEN):
         return ()
-    taken_back = undos_of(steps)
+    known = undos_of(steps)
     undos: list[Action] = []
     for step in reversed(steps[:-1]):
         if isinstance(step.want, Prove):
             break
         undo = step.result.undo if isinstance(step.result, Result) and step.result.ok else None
-        itself = isinstance(step.want, Act) and step.want.action in taken_back
+        itself = isinstance(step.want, Act) and step.want.action in known
         if undo is not None and not itself:
             undos.append(undo)
     return tuple(undos)
 
 
 def unreadable(steps: Iterable[Step], action: Action) -> str:
-    """Why this cannot be taken back: what was recorded of it lacks a secret."""
+    """Why this cannot be rolled back: its record lacks a secret."""
     text = repr(replace(action, reasoning="", expected=""))
     if REDACTED not in text or action not in undos_of(steps):
         return ""
@@ -279,18 +279,18 @@ def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | Non
 
 
 def undos_of(steps: Iterable[Step]) -> list[Action]:
-    """What takes something back that was done in these steps."""
+    """The actions that roll back what these steps did."""
     results = [step.result for step in steps if isinstance(step.result, Result)]
     return [result.undo for result in results if result.undo is not None]
 
 
 def undone_by(step: Step, later: Iterable[Step]) -> bool:
-    """Whether one of these steps took back what this one did."""
+    """Whether a later step rolled this one back."""
     undo = step.result.undo if isinstance(step.result, Result) else None
     return undo is not None and any(
-        isinstance(one.want, Act)
-        and one.want.action == undo
-        and isinstance(one.result, Result)
-        and one.result.ok
-        for one in later
+        isinstance(after.want, Act)
+        and after.want.action == undo
+        and isinstance(after.result, Result)
+        and after.result.ok
+        for after in later
     )

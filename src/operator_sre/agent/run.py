@@ -1,4 +1,4 @@
-"""The loop of a mind at work: it says what it wants and is told what became of it."""
+"""The loop of a run: it yields what the agent wants and receives what became of it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from operator_protocols.domain.run import (
 from operator_sre.agent.progress import ARRIVED, Progress, to_undo, used_up
 from operator_sre.agent.transcript import Stopped
 
-__all__ = ["Conclusion", "Run", "checked"]
+__all__ = ["Conclusion", "Run", "check_diagnosis"]
 
 Reply = Answer | Result | Proof | Stopped | None
 
 CLAIM_CHARS_MAX = 300
 
-UNDO_TRIES_MAX = 3  # to take a change back while others change the same subject
+UNDO_TRIES_MAX = 3  # to roll a change back while others change the same subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Conclusion:
 
 
 class Run:
-    """One mind's work on one ticket. `next` says what it wants, `tell` answers it.
+    """An agent's work on one ticket. `next` returns what it wants, `receive` answers that.
 
-    It is deterministic in what it is told, so feeding it the recorded answers resumes it. `shown`
-    are looks recorded before it was resumed. `well` when everything held on arrival: nobody is
-    asked before that is proven or refuted. `harmless` says of an action that it changes nothing.
+    It is deterministic in what it receives, so feeding it the recorded answers resumes it. `shown`
+    are observations recorded before it was resumed. With `well`, everything held on arrival: that
+    is proven or refuted first. `harmless` tells whether an action changes nothing.
     """
 
     def __init__(
@@ -74,32 +74,32 @@ class Run:
         self._budget = budget
         self._seconds = seconds
         self._started = seconds()
-        self._told: tuple[Reply, int | None] = (None, None)
+        self._received: tuple[Reply, int | None] = (None, None)
         self._loop = self._think()
 
     def next(self) -> Want | None:
-        """What it wants now; None when it has come to its conclusion."""
+        """What the agent wants now; None after its conclusion."""
         return next(self._loop, None)
 
     def receive(self, reply: Reply, seq: int | None = None) -> None:
-        """What became of the last want, and the ledger entry that records it."""
-        self._told = (reply, seq)
+        """Take what became of the last want, and the ledger entry that records it."""
+        self._received = (reply, seq)
         self._stopped = reply if isinstance(reply, Stopped) else self._stopped
 
     def brief(self, briefing: Briefing) -> None:
-        """How things are now; what was shown before may still be cited."""
+        """Take a new briefing; entries shown before may still be cited."""
         self.briefing = briefing
         self._done.brief(briefing)
         if briefing.observation_seq is not None:
             self._shown.add(briefing.observation_seq)
 
-    def waited(self, seconds: float) -> None:
-        """Time that people took to answer is not spent by the mind."""
+    def exclude_wait(self, seconds: float) -> None:
+        """Time spent on approvals does not count."""
         self._started += seconds
 
     @property
     def diagnosed(self) -> bool:
-        """True once a Diagnosis was handed in; without one nothing may be changed."""
+        """True once a diagnosis was submitted; nothing may be changed before."""
         return any(isinstance(step.want, Diagnose) for step in self.steps)
 
     def _think(self) -> Generator[Want, None, None]:
@@ -107,22 +107,22 @@ class Run:
             yield from self._prove(Prove(ARRIVED, arrival=True))
             if self.conclusion is not None:
                 return
-        while not (spent := used_up(self._left(), self._budget)):
-            yield Ask(self.briefing, tuple(self.steps), self._left(), tuple(self.turns))
+        while not (spent := used_up(self._remaining(), self._budget)):
+            yield Ask(self.briefing, tuple(self.steps), self._remaining(), tuple(self.turns))
             if self._stopped and self._stopped.spent:
                 spent = self._stopped.reason
                 break
             if self._stopped:
                 yield from self._give_up(self._stopped)
                 return
-            reply, begun = self._told[0], len(self.steps)
+            reply, first = self._received[0], len(self.steps)
             answer = reply if isinstance(reply, Answer) else Answer("", ())
             if answer is reply:
                 yield from self._follow(answer)
-            self.turns.append(Turn(answer, tuple(self.steps[begun:])))
+            self.turns.append(Turn(answer, tuple(self.steps[first:])))
             if self.conclusion is not None:
                 return
-        # A mind that never says that it is over may have ended it all the same.
+        # An agent that never calls finish may still have resolved the incident.
         if self._done.unproven():
             yield from self._prove(Prove("The budget is used up after a change."))
         if self.conclusion is None:
@@ -130,7 +130,7 @@ class Run:
             self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED)
 
     def _give_up(self, why: Stopped) -> Generator[Want, None, None]:
-        """A person takes over: a change that was never proven and does not help is taken back."""
+        """Escalate: a change that was never proven and does not help is rolled back."""
         if self._done.unproven():
             yield from self._prove(Prove("The agent gives up after a change.", hasty=True))
         done = self._done.account() if self._stopped else self._done.left_changed()
@@ -138,7 +138,7 @@ class Run:
         self.conclusion = Conclusion(None, f"{why.reason} {done}".strip(), category)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
-        if not answer.calls:  # whoever asks for nothing more believes that it is over
+        if not answer.calls:  # without a call the agent claims success
             yield from self._prove(
                 Prove(answer.reasoning[:CLAIM_CHARS_MAX] or "The model gave no reasoning.")
             )
@@ -149,12 +149,12 @@ class Run:
                         return
                     yield from self._act(Act(call))
                 case Diagnose():
-                    taken = checked(call, self._shown | self._done.seen())
+                    taken = check_diagnosis(call, self._shown | self._done.citable_seqs())
                     if isinstance(taken, Misuse):
                         self.steps.append(Step(taken, Result(Outcome.REFUSED, stderr=taken.why)))
                     else:
                         yield taken
-                        self.steps.append(Step(taken, None, self._told[1]))
+                        self.steps.append(Step(taken, None, self._received[1]))
                 case Finish():
                     yield from self._prove(Prove(call.summary))
                 case Escalate():
@@ -162,17 +162,17 @@ class Run:
                 case Misuse():
                     self.steps.append(Step(call, Result(Outcome.REFUSED, stderr=call.why)))
             if self.conclusion is not None or isinstance(call, Finish):
-                return  # whatever else the mind had planned rests on a world that has changed
+                return  # the rest of its plan was for a state that has changed
 
     def _act(self, want: Act) -> Generator[Want, None, None]:
         yield want
-        reply, seq = self._told
+        reply, seq = self._received
         result = reply if isinstance(reply, Result) else Result(Outcome.UNKNOWN)
         self.steps.append(Step(want, result, seq))
 
     def _prove(self, want: Prove) -> Generator[Want, None, None]:
         yield want
-        proof, seq = self._told
+        proof, seq = self._received
         if not isinstance(proof, Proof):
             return
         self.steps.append(Step(want, proof, seq))
@@ -180,7 +180,7 @@ class Run:
             self.conclusion = Conclusion(proof, want.claim)
             return
         for undo in to_undo(self.steps):
-            # No mind proposes it again when it comes late, so it is tried again here.
+            # No agent proposes it again when it comes late, so it is tried again here.
             for _ in range(UNDO_TRIES_MAX):
                 yield from self._act(Act(undo))
                 if not self.steps[-1].late:
@@ -191,19 +191,21 @@ class Run:
             )
             self.conclusion = Conclusion(proof, reason, self._done.obstacle())
 
-    def _left(self) -> Budget:
-        return self._done.left(self._seconds() - self._started)
+    def _remaining(self) -> Budget:
+        return self._done.remaining(self._seconds() - self._started)
 
 
-def checked(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
-    """The diagnosis with each claim marked as one, or what it lacks.
+def check_diagnosis(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
+    """The diagnosis with each unproven claim marked, or what it lacks.
 
-    `citable` are the entries that show something: looks, results and proofs of this run. A sentence
-    that points anywhere else has nothing to back it.
+    `citable` are the entries with observations, results and proofs of this run. A sentence that
+    cites anything else is a claim.
     """
     lacks = {
         "it names no cause": not call.diagnosis.cause.strip(),
-        "it has no evidence": not any(one.sentence.strip() for one in call.diagnosis.evidence),
+        "it has no evidence": not any(
+            evidence.sentence.strip() for evidence in call.diagnosis.evidence
+        ),
         "it has no rejected alternatives": not any(
             alternative.cause.strip() and alternative.why_rejected.strip()
             for alternative in call.diagnosis.alternatives
@@ -214,8 +216,8 @@ def checked(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
         return Misuse("diagnose", call.diagnosis.summary, why)
     diagnosis = replace(
         call.diagnosis,
-        timeline=tuple(_mark_claim(one, citable) for one in call.diagnosis.timeline),
-        evidence=tuple(_mark_claim(one, citable) for one in call.diagnosis.evidence),
+        timeline=tuple(_mark_claim(evidence, citable) for evidence in call.diagnosis.timeline),
+        evidence=tuple(_mark_claim(evidence, citable) for evidence in call.diagnosis.evidence),
     )
     return call if diagnosis == call.diagnosis else Diagnose(diagnosis)
 

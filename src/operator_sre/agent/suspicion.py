@@ -1,7 +1,7 @@
-"""Texts from outside that try to instruct whoever reads them: found and reported. Pure.
+"""Texts from outside that try to instruct the agent: found and reported. Pure.
 
-It is a net, not a wall: what keeps the world safe from a mind that follows such a text is the gate.
-Patterns match in linear time whatever the text, and no more than a bounded part of it is read.
+This only reports. If an agent follows such a text, the gate still refuses harmful actions.
+Patterns match in linear time, and only a bounded part of each text is read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
     "COMMAND_LINE",
     "RULES",
     "Suspicion",
-    "briefed",
-    "folded",
-    "proven",
-    "said",
+    "briefing_texts",
+    "fold",
+    "proof_texts",
+    "result_texts",
     "suspicions",
 ]
 
@@ -49,7 +49,7 @@ _LOOKALIKES = str.maketrans(
     "abbee3ukmhopctyxijsdhqwABE3KMHOPCTYXIJSabeikvoptuxABEZHIKMNOPTYXiag",
 )
 
-# Letters that nobody sees, each an ASCII letter moved to where no font draws it; and what
+# Invisible letters, each an ASCII letter moved to where no font draws it; and what
 # separates words.
 _SEEN = {
     **{0xE0000 + code: chr(code) for code in range(0x20, 0x7F)},
@@ -61,7 +61,7 @@ _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _TAGGED = re.compile("[\U000e0020-\U000e007e]")
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{24,4096}={0,2}")
 _HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2}){16,2048}")
-# What could be a secret, or a part of one, is not told a second time.
+# What could be a secret, or a part of one, is not repeated.
 _LONG = re.compile(r"(?=\S*\d)\S{8,}|\S{20,}")
 Texts = Iterator[tuple[str, str]]
 
@@ -114,7 +114,7 @@ _TOOL = (
 )
 _RUN = r"(?:run|runs|execute|exec|invoke|type|issue|perform|enter|paste)"
 
-# A line that is a command, where a text was encoded so that nobody would read it as one.
+# A line that is a command, where a text was encoded to hide that.
 COMMAND_LINE = rf"(?:^|[;&|`(]\s*)(?:sudo )?(?:{_COMMAND})"
 
 RULES: Mapping[str, str] = {
@@ -276,18 +276,18 @@ def suspicions(texts: Iterable[tuple[str, str]]) -> tuple[Suspicion, ...]:
             _TURNED.search(text) or len(_TAGGED.findall(text)) >= HIDDEN_MIN
         ):
             matches[at, "hidden"] = ""
-    for at, rule, words in _find_matches([folded(text) for _, text in places]):
+    for at, rule, words in _find_matches([fold(text) for _, text in places]):
         matches.setdefault((at, rule), words)
     for at, words in _find_encoded([text for _, text in places]):
         matches.setdefault((at, "encoded"), words)
     ordered = sorted(matches.items(), key=lambda match: match[0][0])
     return tuple(
-        Suspicion(folded(places[at][0])[:WHERE_CHARS_MAX], rule, words)
+        Suspicion(fold(places[at][0])[:WHERE_CHARS_MAX], rule, words)
         for (at, rule), words in ordered[:FOUND_MAX]
     )
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """The text in one line of plain letters, however it was written."""
     if not text.isascii():
         seen = unicodedata.normalize("NFKD", text.translate(_SEEN)).translate(_LOOKALIKES)
@@ -296,7 +296,7 @@ def folded(text: str) -> str:
 
 
 def _find_matches(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Which line matches which rule, and how. All lines are looked through at once."""
+    """Which line matches which rule, and how. All lines are searched in one pass."""
     data = "\n".join(lines).encode("ascii", "replace")
     if _compile(_all_rules()).search(data) is None:
         return
@@ -309,7 +309,7 @@ def _find_matches(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def _find_encoded(texts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Which text hides one that is suspicious, encoded."""
+    """The texts with suspicious encoded content."""
     decoded: list[tuple[int, str]] = []
     for at, text in enumerate(texts):
         for match in (*_ENCODED.finditer(text), *_HEXADECIMAL.finditer(text)):
@@ -327,7 +327,7 @@ def _find_encoded(texts: Sequence[str]) -> Iterator[tuple[int, str]]:
             strange = len(data.translate(None, _PRINTABLE))
             if data and strange <= STRANGE_MAX * len(data):
                 decoded.append((at, data.decode("ascii", "replace")))
-    lines = [folded(plain) for _, plain in decoded]
+    lines = [fold(plain) for _, plain in decoded]
     for at, _, words in _find_matches(lines):
         yield decoded[at][0], words
     for (at, _), line in zip(decoded, lines, strict=True):
@@ -346,7 +346,7 @@ def _all_rules() -> str:
 
 @functools.cache
 def _compile(source: str) -> _Compiled:
-    # Loaded here, not above: whoever only watches starts without this library. It has no types.
+    # Loaded here: a process that only watches starts without this library. It has no types.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.case_sensitive = False
@@ -356,12 +356,12 @@ def _compile(source: str) -> _Compiled:
     return compiled
 
 
-def briefed(briefing: Briefing) -> Texts:
+def briefing_texts(briefing: Briefing) -> Texts:
     """The texts of a briefing that others wrote: names, readings, problems, logs and comments."""
-    for one in briefing.ticket.violations:
-        where = f"{_short(one.invariant)} at {_short(one.target)}"
-        yield f"the name of the violation {where}", f"{one.invariant} {one.target}"
-        yield f"the detail of the violation {where}", one.detail
+    for violation in briefing.ticket.violations:
+        where = f"{_short(violation.invariant)} at {_short(violation.target)}"
+        yield f"the name of the violation {where}", f"{violation.invariant} {violation.target}"
+        yield f"the detail of the violation {where}", violation.detail
     for target in briefing.targets:
         names = (target.name, target.kind, target.host, *target.endpoints, *target.depends_on)
         texts = (*names, target.log, target.data_dir)
@@ -382,8 +382,8 @@ def briefed(briefing: Briefing) -> Texts:
         yield f"the comment of {_short(comment.by)}", comment.text
 
 
-def said(action: Action, result: Result) -> Texts:
-    """The texts that a command or a tool gave back."""
+def result_texts(action: Action, result: Result) -> Texts:
+    """The texts that a command or a tool returned."""
     command = _short(action.command)
     yield f"what {command} wrote", result.stdout
     yield f"what {command} wrote of errors", result.stderr
@@ -391,11 +391,11 @@ def said(action: Action, result: Result) -> Texts:
         yield f"the reading {_short(name)} of {command}", f"{name} {value}"
 
 
-def proven(proof: Proof) -> Texts:
+def proof_texts(proof: Proof) -> Texts:
     """The texts of a proof."""
     yield "the observations of a proof", "\n".join([proof.detail, *proof.harm])
 
 
 def _short(name: str) -> str:
-    name = folded(name)
+    name = fold(name)
     return name if len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}..."

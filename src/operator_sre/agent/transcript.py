@@ -1,4 +1,4 @@
-"""The answers of a run as they are written down, and back, so that a run can be resumed."""
+"""The answers of a run as JSON, and back, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _ANSWERS: dict[Kind, type[Want]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Instead of an answer: the mind cannot go on, and why. `spent` when its budget is."""
+    """Instead of an answer: the agent cannot continue, and why. `spent`: its budget is used up."""
 
     reason: str
     category: ErrorCategory | None = None
@@ -72,14 +72,15 @@ class Stopped:
 
 Told = tuple[Answer | Result | Proof | Stopped | None, int | None]
 
-# Time is not in the ledger: a resumed run has it anew, and must not go on where it had run out.
+# Time is not in the ledger: a resumed run starts with all of it, and must not continue where
+# it had run out.
 _OUT_OF_TIME = Stopped("time", ErrorCategory.BUDGET_EXCEEDED, spent=True)
 
 
 class Summaries(Protocol):
-    """Summarises what a mind thought and what came of it, in a sentence or two, beside the work."""
+    """Summarizes reasoning and results in a sentence or two, in the background."""
 
-    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
+    def note(self, ticket: Ticket, seq: int, source: str | Result) -> None:
         """Have the content of an entry summarised, some time soon."""
         ...
 
@@ -95,7 +96,7 @@ def stopped_payload(stopped: Stopped) -> dict[str, Any]:
 
 
 def stopped_from(payload: Mapping[str, Any]) -> Stopped | None:
-    """What stopped a mind, or None where it answered."""
+    """What stopped the agent, or None if it answered."""
     if "stopped" not in payload:
         return None
     category = payload["stopped"]
@@ -113,39 +114,41 @@ def answer_payload(answer: Answer) -> dict[str, Any]:
 
 def answer_from(payload: Mapping[str, Any]) -> Answer:
     """The answer that was written down."""
-    calls = tuple(from_json(_CALLS[one["call"]], one["with"]) for one in payload["calls"])
+    calls = tuple(from_json(_CALLS[call["call"]], call["with"]) for call in payload["calls"])
     spent = from_json(Spent, payload.get("spent", {}))
     by, note = payload.get("by", ""), payload.get("note", "")
-    hypotheses = tuple(from_json(RankedHypothesis, one) for one in payload.get("hypotheses", ()))
+    hypotheses = tuple(
+        from_json(RankedHypothesis, hypothesis) for hypothesis in payload.get("hypotheses", ())
+    )
     return Answer(payload["reasoning"], calls, spent, by, note, hypotheses)
 
 
 class Recorded:
-    """The recorded answers of a run, handed out in the order in which they were given.
+    """The recorded answers of a run, returned in their order.
 
-    A run may take another way than it took: the policy or its budget is another by now. What was
-    done on the way that it took is done all the same, and is told whenever it is wanted again.
+    A resumed run may take another path, because the policy or its budget has changed. Actions of
+    the old path are done all the same: their results are returned when they are wanted again.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._answers = deque(entry for entry in entries if entry.kind in _ANSWERS)
         self._calls = _by_permit(entries, Kind.TOOL_CALL)
         self._minted = _by_permit(entries, Kind.PERMIT_MINTED)
-        self._deeds: list[Entry] = []
-        # Looks that the mind was told of, so that what it said of them still points somewhere.
+        self._unclaimed: list[Entry] = []
+        # Observations that the agent was shown, so that its citations stay valid.
         self.shown = tuple(entry.seq for entry in entries if entry.kind is Kind.OBSERVED)
-        looks = [entry for entry in entries if entry.kind is Kind.OBSERVED]
-        self.first_look = from_json(CheckResult, looks[0].payload) if looks else None
+        observed = [entry for entry in entries if entry.kind is Kind.OBSERVED]
+        self.first_look = from_json(CheckResult, observed[0].payload) if observed else None
 
     def began_well(self, *, now: bool) -> bool:
-        """Whether everything held when the run began; `now` is how it is for one that begins."""
+        """Whether everything held when the run began; `now` is the state of a new run."""
         return self._answers[0].kind is Kind.PROOF if self._answers else now
 
     @classmethod
     async def of(
         cls, ticket: Ticket, entries: Entries, sealed: Sealed, recover: Recover
     ) -> Recorded:
-        """What the ledger knows of the ticket's run; `recover` finds out what is open in it."""
+        """Read the ticket's run from the ledger; `recover` completes its open actions."""
         known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
         ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.TOOL_RESULT}
         for entry in known:
@@ -158,15 +161,19 @@ class Recorded:
         if not self._answers:
             return None
         if isinstance(want, Ask) and self._answers[0].kind is Kind.PROOF:
-            return _OUT_OF_TIME, None  # nothing else proves before the mind has answered
+            return _OUT_OF_TIME, None  # no other proof comes before the first answer
         first = self._answers[0]
-        begun = first.payload if first.kind is Kind.REFUSED else None
+        started = first.payload if first.kind is Kind.REFUSED else None
         if first.kind is Kind.TOOL_RESULT:
-            begun = self._calls.get(first.payload["permit"])
-        is_other = begun and isinstance(want, Act) and begun["action"]["tool"] != want.action.tool
+            started = self._calls.get(first.payload["permit"])
+        is_other = (
+            started and isinstance(want, Act) and started["action"]["tool"] != want.action.tool
+        )
         if _ANSWERS[first.kind] is not type(want) or is_other:
-            self._deeds = [answer for answer in self._answers if answer.kind is Kind.TOOL_RESULT]
-            self._answers.clear()  # the run took another way: what follows is not an answer to it
+            self._unclaimed = [
+                answer for answer in self._answers if answer.kind is Kind.TOOL_RESULT
+            ]
+            self._answers.clear()  # the run took another path: what follows does not answer it
             return None
         entry = self._answers.popleft()
         match entry.kind:
@@ -179,11 +186,11 @@ class Recorded:
             case _:
                 return None, entry.seq
 
-    def done(self, action: Action) -> tuple[Result, int] | None:
-        """What became of an action that was begun on a way that is left, told once; or None."""
-        for entry in self._deeds:
+    def find_result(self, action: Action) -> tuple[Result, int] | None:
+        """The result of an action of the abandoned path, returned once; or None."""
+        for entry in self._unclaimed:
             if self._minted.get(entry.payload["permit"], {}).get("digest") == action.digest:
-                self._deeds.remove(entry)
+                self._unclaimed.remove(entry)
                 return from_json(Result, entry.payload["result"]), entry.seq
         return None
 

@@ -43,8 +43,8 @@ class RestartEverything:
         """Restart the next target, then claim success, then give up."""
         briefing = ask.briefing
         # The tool that restarts any target, whatever its name.
-        able = [one for one in briefing.tools if DEAD in one.ends and one.parameter("target")]
-        tool = min(able, key=lambda one: (len(one.parameters), one.name), default=None)
+        able = [spec for spec in briefing.tools if DEAD in spec.ends and spec.parameter("target")]
+        tool = min(able, key=lambda spec: (len(spec.parameters), spec.name), default=None)
         if tool is None:
             return Answer("No tool restarts a target.", (_GIVE_UP,))
         if _count_claims(ask):
@@ -86,26 +86,28 @@ class RandomCalls:
             )
         chance = random.Random(f"{self._seed}/{briefing.ticket.id}/{len(ask.turns)}")
         # The tools of the subject and tools with a target; all tools, where there are none.
-        ordered = sorted(briefing.tools, key=lambda one: one.name)
+        ordered = sorted(briefing.tools, key=lambda spec: spec.name)
         subject = ToolSource.SUBJECT
-        near = [one for one in ordered if one.source is subject or one.parameter("target")]
+        near = [spec for spec in ordered if spec.source is subject or spec.parameter("target")]
         tool = chance.choice(near or ordered)
         names = sorted(target.name for target in briefing.targets) or [briefing.ticket.target]
         arguments: dict[str, Argument] = {}
-        for one in (one for one in tool.parameters if one.required):
-            match one.type:
+        for parameter in (parameter for parameter in tool.parameters if parameter.required):
+            match parameter.type:
                 case ParameterType.INTEGER | ParameterType.NUMBER:
-                    low = int(one.minimum if one.minimum is not None else 0)
-                    high = int(one.maximum if one.maximum is not None else max(low, NUMBER_MAX))
-                    arguments[one.name] = chance.randint(low, max(low, high))
+                    low = int(parameter.minimum if parameter.minimum is not None else 0)
+                    high = int(
+                        parameter.maximum if parameter.maximum is not None else max(low, NUMBER_MAX)
+                    )
+                    arguments[parameter.name] = chance.randint(low, max(low, high))
                 case ParameterType.BOOLEAN:
-                    arguments[one.name] = chance.random() < 0.5
+                    arguments[parameter.name] = chance.random() < 0.5
                 case ParameterType.LIST:
-                    arguments[one.name] = (chance.choice(names),)
+                    arguments[parameter.name] = (chance.choice(names),)
                 case ParameterType.MAP:
-                    arguments[one.name] = {}
+                    arguments[parameter.name] = {}
                 case _:
-                    arguments[one.name] = chance.choice(one.choices or names)
+                    arguments[parameter.name] = chance.choice(parameter.choices or names)
         target = str(arguments.get("target") or "")
         action = Action(
             tool.name, arguments, target=target, reasoning="Random call.", timeout_s=60.0
@@ -131,7 +133,7 @@ def _count_claims(ask: Ask) -> int:
 
 
 def _diagnose_nothing(ask: Ask, choice: str) -> tuple[Call, ...]:
-    """A change requires a diagnosis, so submit one that claims nothing."""
+    """A change requires a diagnosis, so submit an empty one."""
     if any(isinstance(step.want, Diagnose) for step in ask.steps):
         return ()
     ticket = ask.briefing.ticket
@@ -142,7 +144,7 @@ def _diagnose_nothing(ask: Ask, choice: str) -> tuple[Call, ...]:
         severity=ticket.severity,
         confidence=0.0,
         timeline=(),
-        affected=tuple(dict.fromkeys(one.target for one in ticket.violations)),
+        affected=tuple(dict.fromkeys(violation.target for violation in ticket.violations)),
         evidence=(Evidence(ticket.summary, ask.briefing.observation_seq),),
         hypotheses=(),
         alternatives=(Alternative(UNKNOWN_CAUSE, "", (), (), "This baseline compares no causes."),),

@@ -145,8 +145,10 @@ def tool_call_of(call: Call) -> tuple[str, dict[str, Any]]:
             # Arguments that are nested too deeply could fail when they are sent again.
             level = [arguments]
             for _ in range(DEPTH_MAX):
-                inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
-                level = [each for one in inner if isinstance(one, list) for each in one]
+                inner = [
+                    list(value.values()) if isinstance(value, dict) else value for value in level
+                ]
+                level = [each for value in inner if isinstance(value, list) for each in value]
             if not isinstance(arguments, dict) or level:
                 arguments = {"malformed": call.arguments}
             return wire_name(call.name), arguments
@@ -281,11 +283,11 @@ def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
     known = known_seqs(ask)
     for name in _CITED:
         cited: list[Any] = list(given[name])
-        for place, one in enumerate(cited):
-            if isinstance(one, str):
-                cited[place] = {"sentence": one}
-            elif isinstance(one, dict) and isinstance(one.get("seq"), int):
-                cited[place] = {**one, "seq": one["seq"] if one["seq"] in known else None}
+        for place, item in enumerate(cited):
+            if isinstance(item, str):
+                cited[place] = {"sentence": item}
+            elif isinstance(item, dict) and isinstance(item.get("seq"), int):
+                cited[place] = {**item, "seq": item["seq"] if item["seq"] in known else None}
         given[name] = cited
     try:
         diagnosis = from_json(Diagnosis, given)

@@ -29,7 +29,7 @@ def clean(text: str) -> str:
 
 
 def redact_whole(text: str, redact: Callable[[str], str]) -> str:
-    """The whole text without secrets; of one that is too long to be searched, its front.
+    """The whole text without secrets, or the beginning of a text too long to be searched.
 
     It comes before anything is cut, because half of a secret is not recognised as one.
     """
@@ -85,11 +85,11 @@ class Fence:
         older = ["[older lines omitted]"] if len(kept) < len(lines) else []
         return "\n".join([*older, *kept])
 
-    def redacted(self, text: str) -> str:
-        """The whole text without secrets; of one that is too long to be searched, its front."""
+    def redact(self, text: str) -> str:
+        """The whole text without secrets, or the beginning of a text too long to be searched."""
         return redact_whole(text, self._redact)
 
     def inside(self, text: str, chars_max: int) -> str:
         """The text as it may stand in a block: without secrets, short, and without the boundary."""
-        shown = clean(shorten(self.redacted(text), chars_max))
+        shown = clean(shorten(self.redact(text), chars_max))
         return self._own.sub("[copy of the marker removed]", _MARKS.sub("< <", shown))

@@ -99,7 +99,7 @@ _ALTERNATIVE = _object(
 _OPTION = _object(
     {
         "action": _text("the action"),
-        "risk": {"type": "string", "enum": [str(one) for one in Risk]},
+        "risk": {"type": "string", "enum": [str(risk) for risk in Risk]},
         "reversible": {"type": "boolean"},
         "trade_off": _text("its cost, and what it does not resolve"),
     },
@@ -110,7 +110,7 @@ _DIAGNOSIS = _object(
         "cause": _text("the name of a known cause, or your own in a few words"),
         "target": _text("the target where the cause is"),
         "summary": _text("the cause and its effect, in one or two sentences"),
-        "severity": {"type": "string", "enum": [str(one) for one in Severity]},
+        "severity": {"type": "string", "enum": [str(severity) for severity in Severity]},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
         "timeline": _list(_EVIDENCE, "what happened, oldest first"),
         "affected": _list({"type": "string"}, "every affected target"),
@@ -192,8 +192,12 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
         elif spec.reversible:
             sentences.append("Reversible.")
         sentences += [f"Expected: {spec.expected}"] if spec.expected else []
-        properties = {one.name: _parameter(one) for one in spec.parameters}
-        required = [one.name for one in spec.parameters if one.required and not one.infers]
+        properties = {parameter.name: _parameter(parameter) for parameter in spec.parameters}
+        required = [
+            parameter.name
+            for parameter in spec.parameters
+            if parameter.required and not parameter.infers
+        ]
         if "target" not in properties:
             properties["target"] = _target(briefing, "the target")
         if "reasoning" not in properties:

@@ -40,11 +40,11 @@ class Breaker:
             self._until = self._clock.monotonic() + self._open_s
         return True
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record a success."""
         self._failures, self._until = 0, 0.0
 
-    def failed(self, *, wait_s: float = 0.0) -> None:
+    def record_failure(self, *, wait_s: float = 0.0) -> None:
         """Record a failure; `wait_s` is the pause that the endpoint requires, if too long."""
         self._failures += 1
         pause_s = self._open_s if self._failures >= self._failures_max else 0.0
@@ -100,7 +100,7 @@ class Patient:
                 answer = await self._model.answer(ask)
             except ModelError as error:
                 too_long = error.wait_s if error.wait_s > self._wait_s_max else 0.0
-                self.breaker.failed(wait_s=too_long)
+                self.breaker.record_failure(wait_s=too_long)
                 # Exponential back-off with jitter.
                 longest_s = min(BACK_OFF_S * 2.0 ** (tries - 1), self._wait_s_max)
                 wait_s = max(error.wait_s, longest_s * self._random.uniform(0.5, 1.0))
@@ -108,7 +108,7 @@ class Patient:
                 if error.lasting or tries >= self._tries_max or wait_s > self._wait_s_max or late:
                     raise
             else:
-                self.breaker.succeeded()
+                self.breaker.record_success()
                 return answer
             await self._clock.sleep(wait_s)
 

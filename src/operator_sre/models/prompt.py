@@ -218,9 +218,9 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         f" {briefing.health}."
     )
     violations = [
-        f"- {one.invariant} at {one.target}: {one.severity}, broken since"
-        f" {one.since.isoformat()}: {one.detail}"
-        for one in ticket.violations
+        f"- {violation.invariant} at {violation.target}: {violation.severity}, broken since"
+        f" {violation.since.isoformat()}: {violation.detail}"
+        for violation in ticket.violations
     ]
     targets = "\n".join(map(_describe_target, briefing.targets)) or "none"
     observed = [f"at {seen.at.isoformat()}"]
@@ -239,9 +239,9 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         trends = [
             "target reading: first -> last (lowest to highest, observations)",
             *(
-                f"{one.target} {one.reading}: {one.first:g} -> {one.last:g}"
-                f" ({one.low:g} to {one.high:g}, {one.looks})"
-                for one in briefing.trends
+                f"{trend.target} {trend.reading}: {trend.first:g} -> {trend.last:g}"
+                f" ({trend.low:g} to {trend.high:g}, {trend.looks})"
+                for trend in briefing.trends
             ),
         ]
         title = "trends of the last half hour"
@@ -254,7 +254,10 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         parts.append(fence.block(f"log of {log.target}", newest, chars_max=room + 40))
     if briefing.comments:
         # The newest first, because a long text is cut at its end.
-        comments = [f"{one.by} at {one.at.isoformat()}: {one.text}" for one in briefing.comments]
+        comments = [
+            f"{comment.by} at {comment.at.isoformat()}: {comment.text}"
+            for comment in briefing.comments
+        ]
         text = "\n".join(reversed(comments))
         parts.append(fence.block("comments of people", text, chars_max=share))
     if briefing.causes:
@@ -288,23 +291,23 @@ def _describe_target(target: Target) -> str:
 def _exchange(turn: Turn, number: int, fence: Fence, lengths: _Lengths) -> Exchange:
     answer = turn.answer
     by = f"[{answer.by} answered in your place: {answer.note}] " if answer.by else ""
-    reasoning = shorten(clean(fence.redacted(by + answer.reasoning)), lengths.reasoning)
+    reasoning = shorten(clean(fence.redact(by + answer.reasoning)), lengths.reasoning)
     left = list(turn.steps)
     calls = []
     for place, call in enumerate(answer.calls):
         want = left[0].want if left else None
         match call:
             case Action():
-                begun = isinstance(want, Act) and want.action == call
+                matches = isinstance(want, Act) and want.action == call
             case Finish():
-                begun = isinstance(want, Prove)
-            case Diagnose():  # claims in it are marked, and one that lacks something is a misuse
+                matches = isinstance(want, Prove)
+            case Diagnose():  # its claims are marked, and an incomplete one is a misuse
                 refused = isinstance(want, Misuse) and want.name == "diagnose"
-                begun = refused or isinstance(want, Diagnose)
+                matches = refused or isinstance(want, Diagnose)
             case _:
-                begun = isinstance(call, Misuse) and want == call
-        # A call that was never begun has no step.
-        step = left.pop(0) if begun else None
+                matches = isinstance(call, Misuse) and want == call
+        # A call that was never started has no step.
+        step = left.pop(0) if matches else None
         name, arguments = tool_call_of(call)
         shown = _shorten_all(_without_secrets(arguments, fence), lengths.argument)
         result = _result_text(call, step, fence, lengths.result)
@@ -317,17 +320,17 @@ def _without_secrets(value: Any, fence: Fence, name: str = "") -> Any:
     match value:
         case Mapping():
             return {
-                fence.redacted(str(inner)): _without_secrets(one, fence, str(inner))
-                for inner, one in value.items()
+                fence.redact(str(inner)): _without_secrets(inside, fence, str(inner))
+                for inner, inside in value.items()
             }
         case list() | tuple():
-            return [_without_secrets(one, fence, name) for one in value]
-        case str() if (text := fence.redacted(value)) != value:
+            return [_without_secrets(inside, fence, name) for inside in value]
+        case str() if (text := fence.redact(value)) != value:
             return text
         case bool() | None:
             return value
     pair = json.dumps({name: value}, ensure_ascii=False)
-    redacted = fence.redacted(pair)
+    redacted = fence.redact(pair)
     try:
         return value if redacted == pair else next(iter(json.loads(redacted).values()))
     except ValueError:  # a number was taken out
@@ -338,9 +341,9 @@ def _shorten_all(value: Any, chars_max: int) -> Any:
     if isinstance(value, str):
         return shorten(clean(value), chars_max)
     if isinstance(value, Mapping):
-        return {clean(str(name)): _shorten_all(one, chars_max) for name, one in value.items()}
+        return {clean(str(name)): _shorten_all(inside, chars_max) for name, inside in value.items()}
     if isinstance(value, list | tuple):
-        return [_shorten_all(one, chars_max) for one in value]
+        return [_shorten_all(inside, chars_max) for inside in value]
     return value
 
 
@@ -353,7 +356,7 @@ def _result_text(call: Call, step: Step | None, fence: Fence, chars_max: int) ->
         return f"Diagnosis recorded{cite}. You may now propose changes."
     if isinstance(result, Proof):
         held = "resolved" if result.held else "not resolved"
-        seen = "\n".join([result.detail, *(f"newly broken: {one}" for one in result.harm)])
+        seen = "\n".join([result.detail, *(f"newly broken: {harm}" for harm in result.harm)])
         block = fence.block("findings", seen, seq=seq, chars_max=chars_max)
         return f"Verification{cite}: {held}; {result.health} after {result.looks} checks.\n{block}"
     if result.outcome is Outcome.REFUSED:

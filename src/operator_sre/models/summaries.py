@@ -128,10 +128,10 @@ class ModelSummariser:
             is_short = False
         if not text.strip() or self._allowed() or is_short:
             return by_rule
-        asked = Fence(text, redact=self._redact).block("text", text, chars_max=ASKED_CHARS_MAX)
+        question = Fence(text, redact=self._redact).block("text", text, chars_max=ASKED_CHARS_MAX)
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer, spent = await self._model.complete(_SYSTEM, asked, tokens_max=TOKENS_MAX)
+                answer, spent = await self._model.complete(_SYSTEM, question, tokens_max=TOKENS_MAX)
         except Exception:  # noqa: BLE001  a summary never fails what it is about
             return by_rule
         sentences = _first_sentences(clean(self._redact(answer)))

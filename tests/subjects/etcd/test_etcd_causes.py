@@ -95,6 +95,6 @@ def test_the_cause_is_told_from_all_others(
     belief = first_belief(["b"], MEMBERS, EVERY, symptoms)
     for probe, outcome in shown.items():
         belief = belief.after(probe, "b", outcome)
-    leader, chance = belief.ranked()[0]
+    leader, chance = belief.rank()[0]
     assert (leader.cause.name, leader.target) == (cause, "b")
-    assert chance >= SURE, [(one.cause.name, round(p, 3)) for one, p in belief.ranked()[:4]]
+    assert chance >= SURE, [(one.cause.name, round(p, 3)) for one, p in belief.rank()[:4]]

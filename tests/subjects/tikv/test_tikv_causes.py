@@ -250,8 +250,8 @@ def test_the_cause_is_told_from_all_others(
     belief = first_belief(list(broken), _targets(readings), EVERY, found)
     for probe, outcome in shown.items():
         belief = belief.after(probe, where, outcome)
-    leader, chance = belief.ranked()[0]
-    ranked = [(one.cause.name, one.target, round(p, 3)) for one, p in belief.ranked()[:4]]
+    leader, chance = belief.rank()[0]
+    ranked = [(one.cause.name, one.target, round(p, 3)) for one, p in belief.rank()[:4]]
     assert (leader.cause.name, leader.target) == (cause, where), ranked
     assert chance >= SURE, ranked
 
@@ -264,9 +264,9 @@ def test_who_fell_silent_a_moment_ago_and_takes_in_what_comes_is_not_restarted()
     belief = first_belief(["s2"], _targets(readings), EVERY, Symptoms(broken, readings))
     for probe, outcome in {**MUTE, "sockets": "listening", "limits": "room"}.items():
         belief = belief.after(probe, "s2", outcome)
-    leader, _ = belief.ranked()[0]
+    leader, _ = belief.rank()[0]
     assert (leader.cause.name, leader.target) == ("cut_off", "s2")
-    assert sum(p for one, p in belief.ranked() if one.cause.remedies) < 0.2
+    assert sum(p for one, p in belief.rank() if one.cause.remedies) < 0.2
 
 
 def test_no_copies_are_called_lost_while_the_leader_of_pd_is_new() -> None:
@@ -283,9 +283,9 @@ def test_no_copies_are_called_lost_while_the_leader_of_pd_is_new() -> None:
         belief = first_belief(list(broken), parts, EVERY, Symptoms(broken, readings))
         for probe, outcome in GONE.items():
             belief = belief.after(probe, "s1", outcome)
-        leader, _ = belief.ranked()[0]
+        leader, _ = belief.rank()[0]
         assert (leader.cause.name, leader.target) == ("process_dead", "s1"), told
-        lost = sum(p for one, p in belief.ranked() if one.cause.name == "copies_lost")
+        lost = sum(p for one, p in belief.rank() if one.cause.name == "copies_lost")
         assert lost < 0.02, told
 
 

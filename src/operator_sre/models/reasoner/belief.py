@@ -17,10 +17,10 @@ __all__ = [
     "Belief",
     "Suspect",
     "Symptoms",
-    "expected",
     "first_belief",
     "likelihood",
     "normalise",
+    "predict_outcomes",
 ]
 
 SURE = 0.9
@@ -59,7 +59,7 @@ class Belief:
 
     weights: Mapping[Suspect, float]
 
-    def ranked(self) -> list[tuple[Suspect, float]]:
+    def rank(self) -> list[tuple[Suspect, float]]:
         """The most probable first; ties by name, so that a run is reproducible."""
         return sorted(
             self.weights.items(), key=lambda item: (-item[1], item[0].cause.name, item[0].target)
@@ -101,7 +101,7 @@ class Belief:
         return -sum(p * math.log2(p) for p in self.weights.values() if p > 0)
 
 
-def expected(cause: Cause, probe: str) -> Mapping[str, float]:
+def predict_outcomes(cause: Cause, probe: str) -> Mapping[str, float]:
     """The outcomes of a probe under a cause; by default those of a healthy target."""
     return cause.predicts.get(probe) or HEALTHY[probe]
 
@@ -113,9 +113,9 @@ def likelihood(suspect: Suspect, probe: str, target: str, outcome: str) -> float
         if probe not in cause.predicts and (cause.breaks or cause.shows):
             return KNOWS_BETTER_UNTOLD if outcome == "nothing" else KNOWS_BETTER
         # Words about a dependant may well be about the suspect.
-        return chance(expected(cause, probe), probe, outcome)
+        return chance(predict_outcomes(cause, probe), probe, outcome)
     if suspect.target == target:
-        return chance(expected(cause, probe), probe, outcome)
+        return chance(predict_outcomes(cause, probe), probe, outcome)
     suffers = SUFFERING.get(probe) if target in suspect.dependants else None
     return chance(suffers or HEALTHY[probe], probe, outcome)
 

@@ -48,7 +48,7 @@ class Case:
     @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
         """Every possible probe that has not run since the last change."""
-        asked = {(reading.probe, reading.target) for reading in self.readings}
+        answered = {(reading.probe, reading.target) for reading in self.readings}
         given = {SHELL, *(spec.name for spec in self.briefing.tools)}
         suspected = {suspect.target for suspect in self.belief.weights}
         return [
@@ -56,7 +56,7 @@ class Case:
             for target in self.briefing.targets
             if target.name in suspected
             for probe in PROBES
-            if (probe.name, target.name) not in asked
+            if (probe.name, target.name) not in answered
             and (action := probe.ask(target)) is not None
             and action.tool in given
         ]

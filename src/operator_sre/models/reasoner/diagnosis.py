@@ -35,14 +35,14 @@ TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
     """The structured diagnosis of the leading suspect, and the choice of remedy."""
-    ranked = case.belief.ranked()
+    ranked = case.belief.rank()
     leader, confidence = ranked[0]
     ticket, seq = case.briefing.ticket, case.briefing.observation_seq
     rivals = [suspect for suspect, _ in ranked[1:] if suspect.cause is not UNEXPLAINED]
     broken = sorted(ticket.violations, key=lambda violation: violation.since)
     options = [
-        Option(f"{one.tool}({leader.target})", one.risk, one.reversible, one.trade_off)
-        for one in remedies_for(case, leader)
+        Option(f"{option.tool}({leader.target})", option.risk, option.reversible, option.trade_off)
+        for option in remedies_for(case, leader)
     ]
     leave = Option("escalate", Risk.LOW, True, "it stays broken until someone repairs it")
     return Diagnosis(
@@ -53,14 +53,22 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
         confidence=round(confidence, 4),
         timeline=tuple(
             Evidence(
-                f"{one.since:%H:%M:%S} UTC {one.target}: {one.invariant} broke ({one.detail})", seq
+                f"{violation.since:%H:%M:%S} UTC {violation.target}: {violation.invariant} broke"
+                f" ({violation.detail})",
+                seq,
             )
-            for one in broken
+            for violation in broken
         ),
         affected=tuple(dict.fromkeys(violation.target for violation in ticket.violations)),
         evidence=(
-            *(Evidence(f"{one.target}: {one.detail}", seq) for one in ticket.violations),
-            *(Evidence(f"{one.target}: {one.sentence}", one.seq) for one in case.readings),
+            *(
+                Evidence(f"{violation.target}: {violation.detail}", seq)
+                for violation in ticket.violations
+            ),
+            *(
+                Evidence(f"{reading.target}: {reading.sentence}", reading.seq)
+                for reading in case.readings
+            ),
         ),
         hypotheses=tuple(
             Hypothesis(suspect.cause.name, suspect.target, round(weight, 4))
@@ -78,12 +86,15 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
 def choose(case: Case) -> Remedy | None:
     """The remedy of least risk that resolves the leading suspects.
 
-    Several causes at one target may share a remedy; they need not be told apart then.
+    Several causes at one target may share a remedy; they need not be distinguished then.
     """
-    ranked = case.belief.ranked()
+    ranked = case.belief.rank()
     leader = ranked[0][0]
-    rivals = [one for one in ranked if one[0].target == leader.target]
-    ends = [(weight, {one.tool for one in remedies_for(case, each)}) for each, weight in rivals]
+    rivals = [rival for rival in ranked if rival[0].target == leader.target]
+    ends = [
+        (weight, {remedy.tool for remedy in remedies_for(case, suspect)})
+        for suspect, weight in rivals
+    ]
     for remedy in remedies_for(case, leader):
         if sum(weight for weight, tools in ends if remedy.tool in tools) >= SURE:
             return remedy
@@ -126,7 +137,7 @@ def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, A
     """The arguments of its tool at a target; None without the tool or a reading."""
     if remedy.tool == PATIENCE:
         return {}
-    spec = next((one for one in briefing.tools if one.name == remedy.tool), None)
+    spec = next((spec for spec in briefing.tools if spec.name == remedy.tool), None)
     if spec is None:
         return None
     readings = {**briefing.observation.of(target).readings, "target": target}
@@ -155,15 +166,16 @@ def _fill_blanks(value: Argument, readings: Mapping[str, Value]) -> Argument:
 def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
     """The evidence for and against a suspect, and why the leader explains more."""
     supporting, against = [], []
-    for one in case.readings:
+    for reading in case.readings:
         chances = [
-            likelihood(each, one.probe, one.target, one.outcome) for each in (suspect, leader)
+            likelihood(each, reading.probe, reading.target, reading.outcome)
+            for each in (suspect, leader)
         ]
         ratio = chances[0] / max(chances[1], 1e-9)
         if ratio >= TELLING:
-            supporting.append(f"{one.target}: {one.sentence}")
+            supporting.append(f"{reading.target}: {reading.sentence}")
         elif ratio <= 1 / TELLING:
-            against.append(f"{one.target}: {one.sentence}")
+            against.append(f"{reading.target}: {reading.sentence}")
     if not against:
         why = "the chosen cause explains more of the evidence"
     elif suspect.target == leader.target:
@@ -180,14 +192,18 @@ def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
 
 
 def _summarise(case: Case) -> str:
-    ranked = case.belief.ranked()
+    ranked = case.belief.rank()
     leader, chance = ranked[0]
     headline = f"{leader.target}: {leader.cause.sentence}"
     if leader.cause is UNEXPLAINED:
         return _report_unexplained(case, leader)
     if chance >= SURE:
         targets = case.briefing.targets
-        names = [one.name for one in targets if leader.target in dependencies_of(one.name, targets)]
+        names = [
+            target.name
+            for target in targets
+            if leader.target in dependencies_of(target.name, targets)
+        ]
         joined = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
         verb = "depends" if len(names) == 1 else "depend"
         return f"{headline}. {joined} {verb} on it." if names else f"{headline}."
@@ -203,13 +219,14 @@ def _summarise(case: Case) -> str:
 def _report_unexplained(case: Case, leader: Suspect) -> str:
     """What an engineer needs where the reasoner gives up: what is excluded, and what to run."""
     ruled_out: dict[str, str] = {}
-    for suspect, _ in reversed(case.belief.ranked()):
-        for one in case.readings if suspect.target == leader.target else ():
+    for suspect, _ in reversed(case.belief.rank()):
+        for reading in case.readings if suspect.target == leader.target else ():
             chances = [
-                likelihood(each, one.probe, one.target, one.outcome) for each in (suspect, leader)
+                likelihood(each, reading.probe, reading.target, reading.outcome)
+                for each in (suspect, leader)
             ]
             if chances[0] * TELLING <= chances[1]:
-                ruled_out.setdefault(suspect.cause.name, one.sentence)
+                ruled_out.setdefault(suspect.cause.name, reading.sentence)
     excluded = "; ".join(
         f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
     )

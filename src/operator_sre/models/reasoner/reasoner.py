@@ -104,18 +104,18 @@ def _find_missing(step: Step | None) -> str:
 
 def _ask_next(case: Case) -> Answer | None:
     """The probe with the best gain for its cost; cheap probes are always run at the leader."""
-    leader, chance = case.belief.ranked()[0]
+    leader, chance = case.belief.rank()[0]
     questions = case.open_questions
-    about_leader = [one for one in questions if one[1].name == leader.target]
+    about_leader = [question for question in questions if question[1].name == leader.target]
     worth = [
         (case.belief.gain(probe.name, target.name) / probe.cost, probe, target, action)
         for probe, target, action in (about_leader if chance >= SURE else questions)
     ]
-    telling = [one for one in worth if one[0] > WORTH_ASKING_BITS]
-    cheap = [one for one in worth if one[2].name == leader.target and one[1].cost <= CHEAP]
+    telling = [probe for probe in worth if probe[0] > WORTH_ASKING_BITS]
+    cheap = [probe for probe in worth if probe[2].name == leader.target and probe[1].cost <= CHEAP]
     if not (telling or cheap):
         return None
-    ranked = sorted(telling or cheap, key=lambda one: (-one[0], one[1].name, one[2].name))
+    ranked = sorted(telling or cheap, key=lambda probe: (-probe[0], probe[1].name, probe[2].name))
     bits, probe, target, action = ranked[0]
     why = "Confirm the leading hypothesis"
     if telling:
@@ -138,9 +138,9 @@ def _answer(case: Case, then: str, *calls: Call) -> Answer:
 
 def rank_hypotheses(now: Belief, before: Belief | None) -> tuple[RankedHypothesis, ...]:
     """The most probable hypotheses, with their probability before the last answer."""
-    rows = [suspect for suspect, weight in now.ranked()[:ROWS_MAX] if weight >= SHOWN_MIN]
+    rows = [suspect for suspect, weight in now.rank()[:ROWS_MAX] if weight >= SHOWN_MIN]
     if before is not None:  # a hypothesis that no longer leads is worth showing
-        rows += [suspect for suspect, _ in before.ranked()[:1] if suspect not in rows]
+        rows += [suspect for suspect, _ in before.rank()[:1] if suspect not in rows]
 
     def probability(belief: Belief, suspect: Suspect) -> float:
         return round(min(belief.weights.get(suspect, 0.0), CERTAIN), DIGITS)

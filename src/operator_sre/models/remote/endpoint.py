@@ -171,7 +171,7 @@ def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
         async def aclose(self) -> None:
             await self._body.aclose()
 
-    async def bound(response: httpx2.Response) -> None:
+    async def limit_body(response: httpx2.Response) -> None:
         # A compressed body is longer than the bytes counted here.
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise http.RemoteProtocolError("the answer is compressed, against the request")
@@ -182,6 +182,6 @@ def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
         timeout=http.Timeout(None, connect=CONNECT_S),
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [bound]},
+        event_hooks={"response": [limit_body]},
     )
     return client

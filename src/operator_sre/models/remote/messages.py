@@ -37,10 +37,10 @@ def tool_messages(talk: Conversation) -> list[ModelMessage]:
         reply: list[m.ModelResponsePart] = []
         if exchange.reasoning.strip() or not exchange.calls:
             reply.append(m.TextPart(exchange.reasoning.strip() or "(nothing)"))
-        for one in exchange.calls:
-            reply.append(m.ToolCallPart(one.name, dict(one.arguments), one.id))
+        for call in exchange.calls:
+            reply.append(m.ToolCallPart(call.name, dict(call.arguments), call.id))
         found.append(m.ModelResponse(reply))
-        parts = [m.ToolReturnPart(one.name, one.result, one.id) for one in exchange.calls]
+        parts = [m.ToolReturnPart(call.name, call.result, call.id) for call in exchange.calls]
     found.append(m.ModelRequest([*parts, m.UserPromptPart(talk.closing)]))
     return found
 
@@ -76,12 +76,12 @@ def offer_tools(given: Sequence[Offer]) -> ModelRequestParameters:
 
     tools = [
         ToolDefinition(
-            name=one.name,
-            description=one.sentence,
-            parameters_json_schema=one.schema,
+            name=offer.name,
+            description=offer.sentence,
+            parameters_json_schema=offer.schema,
             strict=False,  # a strict schema allows no optional arguments, and ours has some
         )
-        for one in given
+        for offer in given
     ]
     return ModelRequestParameters(function_tools=tools)
 
