@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import reserve_ports
 from operator_sre.subjects.ratelimiter.rig import server_path
 
 NODES, KEYS, LIMIT, WINDOW_S = 3, 200, 20, 600
@@ -32,9 +32,9 @@ READY_S_MAX = 20.0
 @contextmanager
 def running() -> Iterator[list[int]]:
     """A store and its nodes; the ports of the nodes."""
-    with tempfile.TemporaryDirectory() as folder:
-        names = ["store", *(f"node-{at}" for at in range(NODES))]
-        store, *ports = choose_ports(names).values()
+    names = ["store", *(f"node-{at}" for at in range(NODES))]
+    with tempfile.TemporaryDirectory() as folder, reserve_ports(names) as reserved:
+        store, *ports = reserved.ports.values()
         commands = [
             (
                 *(server_path(), "--port", str(store), "--bind", "127.0.0.1", "--save", ""),

@@ -7,8 +7,8 @@ import shutil
 import signal
 import socket
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from getpass import getuser
 from ipaddress import ip_address
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from operator_lab.reservation import reserve_ports
 from operator_sre.processes.runner import launcher as _launching
 from tests.audit import watch
 from tests.e2e import warm
@@ -178,6 +179,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             if fixture in wanted:
                 warm.shared_warm(session.config, program)
         _launching._start = partial(warm.fork_runner, runner)
+
+
+@pytest.fixture
+def free_port() -> Iterator[Callable[[], int]]:
+    """Ports for servers that a test starts itself: no other test and no rig is given them."""
+    with ExitStack() as reserved:
+        yield lambda: reserved.enter_context(reserve_ports(["server"])).ports["server"]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from operator_lab.app.deployments import (
     deploy_up,
 )
 from operator_lab.app.rigs import check_rig, no_rig, parts_of, raise_rig, rigs_there_are
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import reserve_ports
 from operator_lab.rig import Make, attach
 from operator_lab.stacks.record import (
     COMPOSE,
@@ -63,6 +63,15 @@ SLEEP = shutil.which("sleep")  # where it is before a test changes the PATH
 def app(tmp_path: Path) -> Iterator[App]:
     with opened(tmp_path) as app:
         yield app
+
+
+@pytest.fixture
+def ports() -> Iterator[dict[str, int]]:
+    """A port for each that the stack of the limiter publishes."""
+    stack = find_plugin("ratelimiter").stack
+    assert stack is not None
+    with reserve_ports(list(stack().ports)) as reserved:
+        yield dict(reserved.ports)
 
 
 Programs = Callable[..., None]
@@ -145,9 +154,10 @@ async def test_settings_that_make_no_sense_are_refused_first(app: App, programs:
     assert not list((app.config.home / "deployments").glob("*"))
 
 
-async def test_a_port_that_somebody_holds_is_named(app: App, programs: Programs) -> None:
+async def test_a_port_that_somebody_holds_is_named(
+    app: App, programs: Programs, ports: dict[str, int]
+) -> None:
     programs(docker="echo 2.40.3")
-    ports = choose_ports(list(find_plugin("ratelimiter").stack().ports))  # type: ignore[misc]
     async with serving(closes) as port:
         given = [f"{name}={chosen}" for name, chosen in {**ports, "GRAFANA_PORT": port}.items()]
         with pytest.raises(RigError, match=rf"GRAFANA_PORT \({port}\)") as refused:
@@ -167,15 +177,11 @@ async def test_what_is_not_deployed_is_not_found_and_is_down(app: App) -> None:
             await asked
 
 
-def _free_ports() -> dict[str, int]:
-    stack = find_plugin("ratelimiter").stack
-    assert stack is not None
-    return dict(choose_ports(list(stack().ports)))
-
-
-async def test_without_an_engine_nothing_is_written(app: App, programs: Programs) -> None:
+async def test_without_an_engine_nothing_is_written(
+    app: App, programs: Programs, ports: dict[str, int]
+) -> None:
     programs(docker="echo 2.40.3")
-    given = [f"{name}={port}" for name, port in _free_ports().items()]
+    given = [f"{name}={port}" for name, port in ports.items()]
     with pytest.raises(EngineError, match="No Docker engine answers at"):
         await deploy_up(app, "ratelimiter", given=given)
     assert await deploy_down(app, "ratelimiter") is None
@@ -186,13 +192,17 @@ async def test_without_an_engine_nothing_is_written(app: App, programs: Programs
 
 
 async def test_what_is_broken_off_leaves_nothing(
-    app: App, programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    app: App,
+    programs: Programs,
+    ports: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("operator_lab.stacks.target.QUIET_S", 0.01)
     said = tmp_path / "said"
     script = f'case "$*" in *version*) echo 2.40.3;; *" up "*) echo up >> {said}; exec {SLEEP} 60;;'
     programs(docker=f"{script} *) echo $* >> {said};; esac")
-    given = [f"{name}={port}" for name, port in _free_ports().items()]
+    given = [f"{name}={port}" for name, port in ports.items()]
     async with listening(says(answer(b"[]"))) as socket:
         monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
         for starting in (
@@ -211,10 +221,9 @@ async def test_what_is_broken_off_leaves_nothing(
 
 
 async def test_a_failure_is_told_in_the_words_of_compose(
-    app: App, programs: Programs, monkeypatch: pytest.MonkeyPatch
+    app: App, programs: Programs, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = "echo 'Error: manifest for x not found' >&2; exit 18"
-    ports = _free_ports()
     given = [f"{name}={port}" for name, port in ports.items()]
     programs(docker=f'[ "$2" = version ] && {{ echo 2.40.3; exit; }}; {failing}')
     async with listening(says(answer(b"[]"))) as socket:

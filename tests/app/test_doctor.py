@@ -16,6 +16,7 @@ from operator_sre.app.doctor import EXAMINATIONS, CheckState, DoctorFinding, exa
 from operator_sre.app.secrets import set_secret
 from operator_sre.config import Config, load_config
 from tests.app.home import opened
+from tests.contract.servers import unused_port
 
 
 def config_in(folder: Path, toml: str = "", **flags: str) -> Config:
@@ -79,7 +80,9 @@ def test_a_store_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         port = server.getsockname()[1]
         url = f"postgresql://ada:hunter2@127.0.0.1:{port}/x"
         assert found(config_in(tmp_path, store=url))["store"].state is CheckState.OK
-    unreached = found(config_in(tmp_path, store=url))["store"]
+    with unused_port() as port:
+        url = f"postgresql://ada:hunter2@127.0.0.1:{port}/x"
+        unreached = found(config_in(tmp_path, store=url))["store"]
     assert unreached.state is CheckState.FAILED
     assert "hunter2" not in str(unreached)
 

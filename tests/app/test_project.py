@@ -25,6 +25,7 @@ from operator_sre.app.project import (
 from operator_sre.app.secrets import set_secret
 from operator_sre.contract.messages import ValidationIssue
 from tests.app.home import SUBJECTS, opened
+from tests.contract.servers import unused_port
 
 
 def categories(found: tuple[ValidationIssue, ...]) -> dict[str, str]:
@@ -67,21 +68,21 @@ def test_the_example_is_a_subject_once_its_marks_are_taken_away(tmp_path: Path) 
 def test_every_problem_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     init_project(folder)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    toml = (
-        f'mood = "bad"\nsandbox = "docker"\notlp_endpoint = "http://127.0.0.1:{port}"\n{SUBJECTS}'
-        '[subjects.shop.targets.access]\ntoken_file = "secret:shop-token"\n'
-        '[subjects.gone]\nplugin = "no-such-plugin"\n'
-    )
-    (folder / "operator.toml").write_text(toml)
     (folder / "policy.yaml").write_text("version: 1\nrules:\n  - nonsense: 1\n")
     (folder / "notes.md").write_text("fine\npassword = 'hunter2-Xk29fjQ'\n")
     with opened(tmp_path, "") as app:
         wrong = [Collected("policy.yaml", b"another")]
         lock = sign_lock(app.key, name="shop", versions={}, plugins=[], files=wrong)
     (folder / LOCK).write_bytes(lock)
-    found = issues(folder, home=str(tmp_path / "home"))
+    with unused_port() as port:
+        toml = (
+            'mood = "bad"\nsandbox = "docker"\n'
+            f'otlp_endpoint = "http://127.0.0.1:{port}"\n{SUBJECTS}'
+            '[subjects.shop.targets.access]\ntoken_file = "secret:shop-token"\n'
+            '[subjects.gone]\nplugin = "no-such-plugin"\n'
+        )
+        (folder / "operator.toml").write_text(toml)
+        found = issues(folder, home=str(tmp_path / "home"))
     told = categories(found)
     expected = {
         ErrorCategory.DEPENDENCY_CONFLICT: NextAction.INSTALL_DEPENDENCY,
@@ -107,8 +108,10 @@ def test_an_address_where_nobody_listens_is_a_dashboard_that_is_not_there(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
         assert why_unreached(address) == ""
-    (folder / "operator.toml").write_text(f'otlp_endpoint = "{address}"\n')
-    told = categories(issues(folder, home=str(tmp_path / "home")))
+    with unused_port() as dead:
+        address = f"http://127.0.0.1:{dead}/v1/traces"
+        (folder / "operator.toml").write_text(f'otlp_endpoint = "{address}"\n')
+        told = categories(issues(folder, home=str(tmp_path / "home")))
     assert told["dashboard_unavailable"] == "rerun"
     for nonsense in ("", "http://", "http://[", "host:port"):
         assert why_unreached(nonsense) == "it is not a valid address"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from operator_sre.app.tickets import handoff_asked
 from operator_sre.engine.local import LocalEngine
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.app.home import SUBJECTS
+from tests.contract.servers import unused_port
 from tests.e2e.home import Home, Json
 from tests.e2e.warm import Warm
 from tests.faces.receiver.world import listening
@@ -84,12 +84,6 @@ class Place:
         return dict(done.json["error"])
 
 
-def closed_port() -> int:
-    """A port of loopback on which nobody listens any more."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def denied_by_the_policy(place: Place) -> Json:
     """A mind wants what is blocked."""
     return place.failure(
@@ -104,9 +98,10 @@ def out_of_turns(place: Place) -> Json:
 
 def without_docker(place: Place) -> Json:
     """A mind asks an engine of Docker that does not answer."""
-    place.patch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{closed_port()}")
     look = Action("docker_inspect", {"container": "web"})
-    return place.failure(Answer("look", (look,)), GIVE_UP)
+    with unused_port() as port:
+        place.patch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+        return place.failure(Answer("look", (look,)), GIVE_UP)
 
 
 def script_without_network(place: Place) -> Json:
@@ -243,9 +238,10 @@ def bundle_tampered_with(place: Place) -> Json:
 
 def collector_gone(place: Place) -> Json:
     """Traces are sent to an endpoint where nobody listens."""
-    url = f"http://127.0.0.1:{closed_port()}"
-    issue = place.issue(place.project(f'otlp_endpoint = "{url}"\n'))
-    told = place.error("telemetry", "test", OPERATOR_OTLP_ENDPOINT=url)
+    with unused_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        issue = place.issue(place.project(f'otlp_endpoint = "{url}"\n'))
+        told = place.error("telemetry", "test", OPERATOR_OTLP_ENDPOINT=url)
     assert (issue["category"], issue["next_action"]) == (told["category"], told["next_action"])
     return told
 

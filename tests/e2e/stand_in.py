@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["StandIn", "free_port", "stand_in"]
+__all__ = ["StandIn", "stand_in"]
 
 
 class StandIn(threading.Thread):
@@ -65,14 +64,3 @@ def stand_in(port: int) -> Iterator[StandIn]:
         yield server
     finally:
         server.close()
-
-
-def free_port() -> int:
-    """A port of loopback on which nobody answers now, out of those that no connection is given."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:  # taken
-            continue
-    raise AssertionError("a hundred ports are taken")

@@ -7,8 +7,7 @@ import json
 import os
 import re
 import signal
-import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,6 @@ port = 1
 NOTIFY = '[notify]\nurls_file = "urls"\ngroup_s = 0\n'
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as place:
-        return int(place.getsockname()[1])
-
-
 def _scrape(port: int) -> str:
     connection = HTTPConnection("127.0.0.1", port, timeout=20)
     try:
@@ -58,12 +52,14 @@ def _words_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
 
 
-def test_a_monitor_notifies_people_serves_its_figures_and_beats(home: Home) -> None:
+def test_a_monitor_notifies_people_serves_its_figures_and_beats(
+    home: Home, free_port: Callable[[], int]
+) -> None:
     with sink() as people, sink() as heart:
         (home.cwd / "heart").write_text(f"http://127.0.0.1:{heart.port}/beat-s3cret\n")
         settings = 'heartbeat_url_file = "heart"\nheartbeat_s = 1\n'
         _configured(home, settings + SUBJECT + NOTIFY, people.url())
-        port = _free_port()
+        port = free_port()
         monitor = home.fork("monitor", "run", "--metrics", f"127.0.0.1:{port}")
         eventually(lambda: people.came, "a message")
         assert re.match(r"Operator: ticket 1 opened \(critical\): node-1", people.titles[0])

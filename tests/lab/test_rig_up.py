@@ -15,7 +15,7 @@ import pytest
 
 from operator_lab.manifest import HOST, LOAD, own_home
 from operator_lab.places import alone_in, take
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import Reservation, reserve_ports
 from operator_lab.rig import Rig, RunState
 from operator_lab.startup import answers, raise_rig, retire
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
@@ -29,10 +29,10 @@ from tests.processes.waiting import eventually, names_in, processes_in
 @pytest.fixture
 def stranger() -> Iterator[int]:
     """A port on which somebody else listens."""
-    with socket.socket() as listener:
-        listener.bind((HOST, choose_ports(["stranger"])["stranger"]))
+    with reserve_ports(["stranger"]) as reserved, socket.socket() as listener:
+        listener.bind((HOST, reserved.ports["stranger"]))
         listener.listen()
-        yield listener.getsockname()[1]
+        yield reserved.ports["stranger"]
 
 
 @pytest.mark.asyncio
@@ -94,13 +94,14 @@ async def test_two_rigs_at_once_do_not_interfere(up: Up, tmp_path: Path) -> None
 async def test_a_taken_port_is_chosen_anew(stranger: int, tmp_path: Path) -> None:
     rounds: list[dict[str, int]] = []
 
-    def choose(names: Sequence[str]) -> dict[str, int]:
-        ports = choose_ports(names)
+    def reserve(names: Sequence[str]) -> Reservation:
+        reservation = reserve_ports(names)
         # Once the store cannot bind and says so; once a node meets somebody who answers.
-        rounds.append({**ports, **[{"store": stranger}, {"node-1": stranger}, {}][len(rounds)]})
-        return rounds[-1]
+        wrong = [{"store": stranger}, {"node-1": stranger}, {}][len(rounds)]
+        rounds.append({**reservation.ports, **wrong})
+        return replace(reservation, ports=rounds[-1])
 
-    rig = await Rig.up(rig_spec(), tmp_path / "rig", owned=True, choose=choose)
+    rig = await Rig.up(rig_spec(), tmp_path / "rig", owned=True, reserve=reserve)
     assert len(rounds) == 3
     assert {target.name: target.port for target in rig.targets()} == rounds[-1]
     await rig.down()
@@ -112,13 +113,14 @@ async def test_a_port_that_is_always_taken_is_told_in_one_sentence(
 ) -> None:
     rounds = 0
 
-    def choose(names: Sequence[str]) -> dict[str, int]:
+    def reserve(names: Sequence[str]) -> Reservation:
         nonlocal rounds
         rounds += 1
-        return {**choose_ports(names), "store": stranger}
+        reservation = reserve_ports(names)
+        return replace(reservation, ports={**reservation.ports, "store": stranger})
 
     with pytest.raises(PortTakenError, match=str(stranger)):
-        await Rig.up(rig_spec(), tmp_path / "rig", owned=False, choose=choose)
+        await Rig.up(rig_spec(), tmp_path / "rig", owned=False, reserve=reserve)
     assert rounds == 3
     assert names_in(tmp_path) == []
     assert processes_in(tmp_path) == []
@@ -241,7 +243,7 @@ async def test_somebody_elses_directory_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_spec_that_makes_no_sense_touches_nothing(tmp_path: Path) -> None:
     with pytest.raises(RigError, match="cannot be built"):
-        await raise_rig(RigSpec("tiny", (NODE,)), tmp_path / "r", owned=True, choose=choose_ports)
+        await raise_rig(RigSpec("tiny", (NODE,)), tmp_path / "r", owned=True, reserve=reserve_ports)
     assert names_in(tmp_path) == []
 
 

@@ -2,10 +2,8 @@
 
 import importlib
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,15 +18,13 @@ import httpx2
 import pytest
 import valkey
 
+from operator_lab.reservation import reserve_ports
 from tests.e2e.warm import NODE, Forked, Warm, shared_warm
 from tests.leaks import outlives_test
 
 _SOURCE = Path(__file__).parents[2] / "services" / "ratelimiter" / "src"
 _ENVIRON = {"PATH": os.environ["PATH"], "PYTHONPATH": str(_SOURCE)}
 _STARTED = re.compile(r"started on 127\.0\.0\.1:(\d+)")
-# Below the range from which the kernel takes ports for outgoing connections, so that a stopped
-# server finds its port free when it returns.
-_PORTS = range(20_000, 32_000)
 
 
 # The package has no types, so it is asked for by name.
@@ -42,14 +38,6 @@ def _until(condition: Callable[[], Any], *, within_s: float = 100.0) -> Any:
         assert time.monotonic() < deadline_s, f"still {value!r} after {within_s} s"
         time.sleep(0.01)
     return value
-
-
-def _free_port() -> int:
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 def _end(process: subprocess.Popen[bytes] | Forked) -> None:
@@ -79,8 +67,8 @@ class StoreServer:
         """Where nodes find this store."""
         return f"valkey://127.0.0.1:{self.port}/0"
 
-    def start(self) -> bool:
-        """Start the server; False when somebody else took its port."""
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
         config = [str(self.config)] if self.config else []
         command = [str(_find_valkey()), *config, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self.directory)]
@@ -90,7 +78,7 @@ class StoreServer:
         with (self.directory / "valkey.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         _until(lambda: self._answers() or self._process().poll() is not None)
-        return self._process().poll() is None
+        assert self._process().poll() is None, (self.directory / "valkey.log").read_text()
 
     def kill(self) -> None:
         """End the server at once, as a crash would."""
@@ -170,15 +158,16 @@ class Rig:
 
     def store(self, *options: str, started: bool = True, config: Path | None = None) -> StoreServer:
         """A private store; with `started=False` only its port is chosen."""
-        while True:
-            directory = self._directory / uuid.uuid4().hex
-            directory.mkdir()
-            server = StoreServer(
-                port=_free_port(), directory=directory, options=options, config=config
-            )
-            self._ends.callback(server.close)
-            if not started or server.start():
-                return server
+        reserved = self._ends.enter_context(reserve_ports(["store"]))
+        directory = self._directory / uuid.uuid4().hex
+        directory.mkdir()
+        server = StoreServer(
+            port=reserved.ports["store"], directory=directory, options=options, config=config
+        )
+        self._ends.callback(server.close)
+        if started:
+            server.start()
+        return server
 
     def run(self, *options: str) -> subprocess.Popen[bytes]:
         """The program with any options, its stderr in a pipe."""

@@ -159,7 +159,7 @@ def test_a_store_that_comes_back_is_a_replica_and_nobody_returns_to_it(
     stores.primary.kill()
     replica = f"127.0.0.1:{stores.replica.port}/0"
     until(lambda: _address(node) == replica, within_s=60)
-    assert stores.primary.start()
+    stores.primary.start()
     until(lambda: stores.primary.client.role()[0] == "slave", within_s=60)
     assert _address(node) == replica
     until(lambda: not _is_degraded(node, "b"))

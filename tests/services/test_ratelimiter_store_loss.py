@@ -47,7 +47,7 @@ def test_health_follows_the_store_down_and_up_again(rig: Rig, until: Callable[..
     assert health["status"] == "up"
     assert "Connection" in health["store_error"]
 
-    assert store.start()
+    store.start()
     until(lambda: connected(node))
     assert node.get("/health")["store_error"] is None
 
@@ -68,7 +68,7 @@ def test_fail_open_lets_requests_pass_and_says_that_nobody_counted(
             "remaining": None,
             "reset_s": None,
         }
-    assert store.start()
+    store.start()
     until(lambda: "X-RateLimit-Degraded" not in node.check(key).headers)
     assert node.check(key).status_code == 429
 
@@ -83,7 +83,7 @@ def test_fail_closed_refuses_requests_and_says_when_to_try_again(
     assert answer.status_code == 503
     assert answer.json()["allowed"] is False
     assert answer.headers["Retry-After"] == "1"
-    assert store.start()
+    store.start()
     until(lambda: node.check(key).status_code == 200)
 
 
@@ -100,7 +100,7 @@ def test_a_node_starts_before_its_store(rig: Rig, key: str, until: Callable[...,
     store = rig.store(started=False)
     node = rig.node(store, "--heartbeat-s", "0.2")
     assert not connected(node)
-    assert store.start()
+    store.start()
     until(lambda: connected(node))
     assert node.check(key).headers["X-RateLimit-Remaining"] == "99"
     until(lambda: node.get("/nodes")["nodes"])
@@ -150,7 +150,7 @@ def test_loss_and_return_of_the_store_are_logged_once_each(
     store.kill()
     for _ in range(10):
         node.check(key)
-    assert store.start()
+    store.start()
     until(lambda: connected(node))
     for _ in range(10):
         node.check(key)

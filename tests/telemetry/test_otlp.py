@@ -12,6 +12,7 @@ from operator_protocols.errors import MissingExtraError
 from operator_sre.telemetry import spans
 from operator_sre.telemetry.spans import Collector, Span, traces_url
 from tests.contract.clock import NOON
+from tests.contract.servers import unused_port
 from tests.telemetry.collector import collecting
 
 CLIENT, INTERNAL, FAILED = 3, 1, 2
@@ -49,11 +50,9 @@ def test_what_is_sent_is_what_comes() -> None:
 
 def test_a_collector_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "SEND_S_MAX", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as deaf, collecting() as inbox:
+    deafness = socket.create_server(("127.0.0.1", 0))
+    with deafness as deaf, unused_port() as nobody, collecting() as inbox:
         inbox.status = 400
-        closed = socket.create_server(("127.0.0.1", 0))
-        nobody = closed.getsockname()[1]
-        closed.close()
         for url in (
             f"http://127.0.0.1:{nobody}",
             f"http://127.0.0.1:{deaf.getsockname()[1]}",

@@ -1,25 +1,21 @@
-"""Private ports on the loopback: choosing them, and knowing who listens on one or is connected."""
+"""Ports on the loopback: whether one is taken, who listens on it, and who is connected."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import random
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from operator_lab.manifest import HOST
 from operator_protocols.domain.target import Process
-from operator_protocols.errors import RigError
 from operator_sre.processes.identity import tree_of
 
 __all__ = [
-    "ChoosePorts",
     "Ends",
     "callers_sockets",
-    "choose_ports",
     "is_taken",
     "listeners",
     "listening",
@@ -122,39 +118,6 @@ def _port(address: str) -> int:
 def _name(inode: int) -> str:
     """As the table of a process's open files calls it; "" for none."""
     return f"socket:[{inode}]" if inode else ""
-
-
-ChoosePorts = Callable[[Sequence[str]], dict[str, int]]
-
-# Below the range from which the kernel takes the near ends of connections. A port from that range
-# can be lost to any client while its server is down, and a client that knocks at such a port long
-# enough connects to itself, so that a dead server seems to accept.
-LOWEST = 20_000
-HIGHEST = 32_000
-TRIES_MAX = 2_000
-_KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_WELL_KNOWN = frozenset({20160, 20180, 26257, 26379, 27017, 27018, 27019, 28015, 29092})
-
-
-def choose_ports(names: Sequence[str]) -> dict[str, int]:
-    """A free port for each name, never one that a server uses by default."""
-    rng = random.SystemRandom()
-    lowest, highest = LOWEST, HIGHEST
-    with contextlib.suppress(OSError, ValueError):
-        low = int(_KERNEL_RANGE.read_text().split()[0])
-        # Where the kernel takes from everywhere there is no better place, only other odds.
-        highest = min(HIGHEST, low - 1) if low > LOWEST + 1_000 else HIGHEST
-    chosen: dict[str, int] = {}
-    for _ in range(TRIES_MAX):
-        if len(chosen) == len(names):
-            return chosen
-        port = rng.randint(lowest, highest)
-        if port not in _WELL_KNOWN and port not in chosen.values() and not is_taken(port):
-            chosen[names[len(chosen)]] = port
-    raise RigError(
-        f"There are no {len(names)} free ports between {lowest} and {highest}.",
-        next_step="End something that listens there.",
-    )
 
 
 def is_taken(port: int) -> bool:

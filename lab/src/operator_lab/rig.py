@@ -9,7 +9,7 @@ from typing import Protocol
 
 from operator_lab.abilities import Breakable
 from operator_lab.handle import ProcessStatus, RigStatus, RunState, manifest_of
-from operator_lab.ports import ChoosePorts, choose_ports
+from operator_lab.reservation import ReservePorts, reserve_ports
 from operator_lab.stacks.record import is_stack
 from operator_lab.startup import raise_rig, retire
 from operator_protocols.domain.rig import RigSpec
@@ -47,14 +47,14 @@ class Rig(Breakable):
         directory: Path,
         *,
         owned: bool,
-        choose: ChoosePorts = choose_ports,
+        reserve: ReservePorts = reserve_ports,
     ) -> Rig:
         """Start a rig and wait until all of it answers; on any failure nothing of it stays.
 
         An owned rig dies with this process, however that ends; the other kind outlives it.
         """
         rig = cls(directory)
-        rig._launched = await raise_rig(spec, rig.directory, owned=owned, choose=choose)
+        rig._launched = await raise_rig(spec, rig.directory, owned=owned, reserve=reserve)
         return rig
 
     @classmethod

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +29,8 @@ from operator_lab.manifest import (
 )
 from operator_lab.places import alone_in, choose_homes, clear, make_places, take, unprivileged_user
 from operator_lab.plan import check_spec, plan
-from operator_lab.ports import ChoosePorts, is_taken, listens
+from operator_lab.ports import is_taken, listens
+from operator_lab.reservation import ReservePorts
 from operator_lab.rules import read_applied
 from operator_lab.volumes import mount_volumes, sized_volumes
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
@@ -147,7 +148,7 @@ LINK_MARK = ">"
 
 
 async def raise_rig(
-    spec: RigSpec, directory: Path, *, owned: bool, choose: ChoosePorts
+    spec: RigSpec, directory: Path, *, owned: bool, reserve: ReservePorts
 ) -> Launched:
     """Start everything and wait until it answers; on any failure nothing of it stays."""
     check_spec(spec)
@@ -163,7 +164,7 @@ async def raise_rig(
         raise _unusable(directory, problem) from problem
     launched: Launched | None = None
     try:
-        launched = await _attempts(spec, directory, owned=owned, choose=choose)
+        launched = await _attempts(spec, directory, owned=owned, reserve=reserve)
     except OSError as problem:
         raise _unusable(directory, problem) from problem
     finally:
@@ -196,55 +197,67 @@ async def retire(directory: Path) -> None:
 
 
 async def _attempts(
-    spec: RigSpec, directory: Path, *, owned: bool, choose: ChoosePorts
+    spec: RigSpec, directory: Path, *, owned: bool, reserve: ReservePorts
 ) -> Launched:
+    keys = [key for process in spec.processes for key in port_keys(process)]
+    linked = [key for process in spec.processes if process.linked for key in port_keys(process)]
+    names = [*keys, *(f"{LINK_MARK}{key}" for key in linked)]
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
-            manifest = read_manifest(directory)
-            if manifest is None:
-                raise RigError(f"{str(directory)!r} was removed while the rig was starting.")
-            user = (
-                unprivileged_user()
-                if any(process.unprivileged for process in spec.processes)
-                else None
-            )
-            keys = [key for process in spec.processes for key in port_keys(process)]
-            linked = [
-                key for process in spec.processes if process.linked for key in port_keys(process)
-            ]
-            chosen = choose([*keys, *(f"{LINK_MARK}{key}" for key in linked)])
-            ports = {key: chosen[key] for key in keys}
-            links = {key: chosen[f"{LINK_MARK}{key}"] for key in linked}
-            homes = choose_homes(spec, user)
-            manifest = replace(manifest, ports=ports, links=links, homes=homes)
-            # Written before anything is made outside of the directory, to be found after a crash.
-            write_manifest(directory, manifest)
-            layout = Layout(directory, manifest)
-            make_places(layout, user)
-            volumes, no_volumes = mount_volumes(layout, user, owned=owned)
-            orders = plan(layout, env=base_environment(os.environ), user=user)
-            private = sized_volumes(layout) if volumes is Volumes.PRIVATE else ()
-            write_orders(directory, orders, volumes=private, removes=list(homes.values()))
-            launched = await launch(directory, owned=owned)
-            up = False
-            try:
-                if volumes is Volumes.PRIVATE:
-                    state = read_state(directory)
-                    no_volumes = "" if state is None else state.unmounted
-                    volumes = Volumes.PLAIN if no_volumes else volumes
-                await _start_all(layout)
-                manifest = replace(manifest, supervisor=launched.supervisor)
-                write_manifest(directory, replace(manifest, volumes=volumes, no_volumes=no_volumes))
-                up = True
-            finally:
-                if not up:
-                    await _through(_abandon(directory, launched))
-            return launched
+            # From its launch on the supervisor holds it as well.
+            with reserve(names) as reservation:
+                ports = {key: reservation.ports[key] for key in keys}
+                links = {key: reservation.ports[f"{LINK_MARK}{key}"] for key in linked}
+                return await _attempt(
+                    directory, owned=owned, ports=ports, links=links, holding=reservation.files
+                )
         except PortTakenError:
             if not left:
                 raise
         _clear(directory)
     raise RigError("There was no attempt to start the rig.")
+
+
+async def _attempt(
+    directory: Path,
+    *,
+    owned: bool,
+    ports: Mapping[str, int],
+    links: Mapping[str, int],
+    holding: Sequence[int],
+) -> Launched:
+    """Start everything once, on these ports."""
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise RigError(f"{str(directory)!r} was removed while the rig was starting.")
+    spec = manifest.spec
+    is_confined = any(process.unprivileged for process in spec.processes)
+    user = unprivileged_user() if is_confined else None
+    homes = choose_homes(spec, user)
+    manifest = replace(manifest, ports=ports, links=links, homes=homes)
+    # Written before anything is made outside of the directory, to be found after a crash.
+    write_manifest(directory, manifest)
+    layout = Layout(directory, manifest)
+    make_places(layout, user)
+    volumes, no_volumes = mount_volumes(layout, user, owned=owned)
+    orders = plan(layout, env=base_environment(os.environ), user=user)
+    private = sized_volumes(layout) if volumes is Volumes.PRIVATE else ()
+    write_orders(directory, orders, volumes=private, removes=list(homes.values()))
+    launched = await launch(directory, owned=owned, holding=holding)
+    up = False
+    try:
+        if volumes is Volumes.PRIVATE:
+            state = read_state(directory)
+            no_volumes = "" if state is None else state.unmounted
+            volumes = Volumes.PLAIN if no_volumes else volumes
+        await _start_all(layout)
+        manifest = replace(manifest, supervisor=launched.supervisor)
+        write_manifest(directory, replace(manifest, volumes=volumes, no_volumes=no_volumes))
+        up = True
+    finally:
+        if not up:
+            await _through(_abandon(directory, launched))
+    return launched
 
 
 async def _start_all(layout: Layout) -> None:

@@ -133,12 +133,15 @@ async def _exchange(path: str, request: Request) -> bytes:
         writer.close()
 
 
-async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -> Launched:
+async def launch(
+    directory: Path, *, owned: bool, passing: Sequence[str] = (), holding: Sequence[int] = ()
+) -> Launched:
     """Start the supervisor of a directory whose orders are written, and wait until it answers.
 
-    `passing` names variables of ours that it gets too, for processes that inherit them.
+    `passing` names variables of ours that it gets too, for processes that inherit them. `holding`
+    are open files of ours that it keeps open as long as it lives; its processes do not get them.
     """
-    popen = _popen(directory, owned=owned, passing=passing)
+    popen = _popen(directory, owned=owned, passing=passing, holding=holding)
     try:
         supervisor = await _answering(directory, popen, owned=owned)
     except (RigError, asyncio.CancelledError):
@@ -167,7 +170,9 @@ async def _wait_until_gone(popen: subprocess.Popen[bytes], seconds: float) -> No
         await asyncio.sleep(POLL_S)
 
 
-def _popen(directory: Path, *, owned: bool, passing: Sequence[str]) -> subprocess.Popen[bytes]:
+def _popen(
+    directory: Path, *, owned: bool, passing: Sequence[str], holding: Sequence[int]
+) -> subprocess.Popen[bytes]:
     passed = {name: os.environ[name] for name in passing if name in os.environ}
     # -P, because whatever lies in the current directory is not to be imported.
     argv = [sys.executable, "-P", "-m", "operator_sre.processes.supervisor", str(directory)]
@@ -180,6 +185,7 @@ def _popen(directory: Path, *, owned: bool, passing: Sequence[str]) -> subproces
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=holding,
         )
 
 

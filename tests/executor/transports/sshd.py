@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.reservation import reserve_ports
 from tests.engines.debian import CACHE
 
 __all__ = ["Sshd", "serving_ssh"]
@@ -63,7 +64,8 @@ def serving_ssh(folder: Path, *extra: str) -> Iterator[Sshd]:
     folder.mkdir(parents=True, exist_ok=True)
     program, environment = _program()
     _keys(folder)
-    port = _free_port()
+    reserved = reserve_ports(["sshd"])
+    port = reserved.ports["sshd"]
     user = pwd.getpwuid(os.getuid()).pw_name
     (folder / "config").write_text(_config(folder, port, program, extra))
     (folder / "authorized_keys").write_text((folder / "user_key.pub").read_text())
@@ -82,6 +84,7 @@ def serving_ssh(folder: Path, *extra: str) -> Iterator[Sshd]:
     finally:
         server.terminate()
         server.wait(10)
+        reserved.release()
 
 
 def _program() -> tuple[Path, dict[str, str]]:
@@ -105,12 +108,6 @@ def _keys(folder: Path) -> None:
         path = str(folder / name)
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path]
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 def _config(folder: Path, port: int, program: Path, extra: tuple[str, ...]) -> str:

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.home import OPERATOR, Home
-from tests.e2e.stand_in import free_port
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import Warm
 
@@ -104,7 +104,9 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
-def test_names_from_outside_cannot_command_the_terminal(home: Home) -> None:
+def test_names_from_outside_cannot_command_the_terminal(
+    home: Home, free_port: Callable[[], int]
+) -> None:
     name = json.dumps(f"a{BITES}")
     target = f"{{name = {name}, kind = 'node', port = {free_port()}}}"
     toml = f"[subjects.{name}]\nplugin = 'ratelimiter'\ntargets = [{target}]\n"

@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from operator_sre.faces.cli.output import hush, is_quiet
 from operator_sre.faces.cli.progress import progress, waiting
 from operator_sre.faces.cli.story import STYLES, Painter
 from tests.e2e.home import OPERATOR, PACE
-from tests.e2e.stand_in import free_port
 from tests.e2e.terminal import Terminal
 from tests.e2e.warm import Warm
 from tests.faces.cli.tree import global_options, own_sentences, verbs
@@ -74,8 +73,8 @@ def test_quiet_is_of_one_call_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "12:00  watch  all is well\n"
 
 
-def _subject(folder: Path) -> None:
-    target = f"{{name = 'node-1', kind = 'node', port = {free_port()}}}"
+def _subject(folder: Path, port: int) -> None:
+    target = f"{{name = 'node-1', kind = 'node', port = {port}}}"
     toml = f"[subjects.shop]\nplugin = 'ratelimiter'\ntargets = [{target}]\n"
     (folder / "operator.toml").write_text(toml)
 
@@ -86,9 +85,9 @@ def _up(folder: Path, *flags: str, **environ: str) -> Terminal:
 
 
 def test_a_terminal_is_told_the_story_while_it_happens(
-    tmp_path: Path, terminals: list[Terminal]
+    tmp_path: Path, terminals: list[Terminal], free_port: Callable[[], int]
 ) -> None:
-    _subject(tmp_path)
+    _subject(tmp_path, free_port())
     plain, coloured, quiet = (
         _up(tmp_path, NO_COLOR="1"),
         _up(tmp_path),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from operator_lab.reservation import reserve_ports
 from operator_lab.stacks.containers import SERVICE_LABEL, Containers, Disks, Row, at_once
 from operator_lab.stacks.keeper import Kept, keep
 from operator_lab.stacks.keeper import main as keep_main
-from operator_protocols.domain.stack import ServiceState
+from operator_lab.stacks.record import prepare, remove
+from operator_protocols.domain.stack import ServiceState, StackSpec
 from operator_protocols.errors import RigError
 from operator_sre.executor.docker import Address, Engine, EngineError
 from tests.every import every
+from tests.lab.conftest import is_reserved
+from tests.processes.waiting import eventually
 
 STATES = [
     ("running", "Up 3 seconds (healthy)", ServiceState.HEALTHY),
@@ -69,7 +74,19 @@ async def test_who_cannot_wait_asks_all_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_keeper_of_nothing_ends_when_it_is_let_go(tmp_path: Path) -> None:
-    kept = keep(tmp_path / "nothing")
+    kept = keep(tmp_path / "nothing", owned=True, holding=())
     assert isinstance(kept, Kept)
     kept.release()
     assert callable(keep_main)
+
+
+@pytest.mark.asyncio
+async def test_the_ports_of_containers_are_reserved_until_their_rig_is_gone(tmp_path: Path) -> None:
+    spec = StackSpec("any", "/x", (), {"NODE_PORT": 1})
+    with reserve_ports(list(spec.ports)) as reserved:
+        prepare(spec, tmp_path / "rig", project="any", ports=reserved.ports)
+        keep(tmp_path / "rig", owned=False, holding=reserved.files).release()
+    port = reserved.ports["NODE_PORT"]
+    assert await asyncio.to_thread(is_reserved, port)
+    remove(tmp_path / "rig")
+    await eventually(lambda: not is_reserved(port))

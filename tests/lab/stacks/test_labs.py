@@ -23,7 +23,7 @@ from operator_lab.app.deployments import (
     deploy_up,
 )
 from operator_lab.app.rigs import break_rig, faults_of, heal_all, rig_down, rig_up
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import reserve_ports
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.stack import ServiceState
 from operator_sre.app.wiring import App
@@ -115,8 +115,8 @@ async def test_the_limiter_is_deployed_looked_after_and_gone(
     _limiter_images(engine)
     stack = find_plugin("ratelimiter").stack
     assert stack is not None
-    given = [f"{name}={port}" for name, port in choose_ports(list(stack().ports)).items()]
-    with opened(tmp_path) as app:
+    with opened(tmp_path) as app, reserve_ports(list(stack().ports)) as reserved:
+        given = [f"{name}={port}" for name, port in reserved.ports.items()]
         view = await deploy_up(app, "ratelimiter", project="mine", given=given)
         assert view.well
         states = {each.name: each.state for each in view.services}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import reserve_ports
 from operator_lab.stacks.record import Record
 from operator_lab.stacks.relay import EVERYBODY, Relay, RelayRule, main, parse_rules
 from operator_lab.stacks.rig import RELAY_PORT, RELAY_SECRET, change_rules, rules_of
@@ -60,7 +60,8 @@ async def _resolve(name: str) -> str:
 
 @asynccontextmanager
 async def _wired(folder: Path) -> AsyncIterator[Wired]:
-    ports = choose_ports(["server", "relay", "control"])
+    reserved = reserve_ports(["server", "relay", "control"])
+    ports = reserved.ports
     (folder / "secrets").mkdir()
     (folder / "secrets" / RELAY_SECRET).write_text("sesame")
     relay = Relay(token="sesame", resolve=_resolve)
@@ -74,6 +75,7 @@ async def _wired(folder: Path) -> AsyncIterator[Wired]:
     try:
         yield Wired(record, folder, reader, writer)
     finally:
+        reserved.release()
         writer.close()
         for server in servers:
             server.close()

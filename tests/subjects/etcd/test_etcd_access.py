@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.ports import choose_ports
+from operator_lab.reservation import reserve_ports
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingExtraError
 from operator_protocols.ports import SubjectSettings
@@ -32,7 +32,8 @@ async def _one_member(folder: Path) -> AsyncIterator[tuple[int, Path]]:
         server = server_path()
     except MissingExtraError as problem:
         pytest.skip(str(problem))
-    ports = choose_ports(["client", "peer"])
+    reserved = reserve_ports(["client", "peer"])
+    ports = reserved.ports
     client, peer = (f"//127.0.0.1:{ports[name]}" for name in ("client", "peer"))
     process = await asyncio.create_subprocess_exec(
         *(server, "--name", "a", "--data-dir", str(folder / "data"), "--auto-tls"),
@@ -49,6 +50,7 @@ async def _one_member(folder: Path) -> AsyncIterator[tuple[int, Path]]:
     finally:
         process.kill()
         await process.wait()
+        reserved.release()
 
 
 async def test_a_real_member_is_reached_by_certificate_and_password(tmp_path: Path) -> None:

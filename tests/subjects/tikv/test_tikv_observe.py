@@ -18,6 +18,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.subjects.tikv import plugin
 from operator_sre.subjects.tikv.client import Answer, Pd
 from operator_sre.subjects.tikv.subject import TikvCluster
+from tests.contract.servers import unused_port
 from tests.subjects.tikv.recorded import Recorded, recorded
 from tests.subjects.tikv.wrongs import PROVOKED, STORE
 
@@ -401,13 +402,10 @@ async def test_nothing_to_look_at_and_nobody_who_answers() -> None:
     subject = plugin.subject(SubjectSettings("mine", tuple, SystemClock(), 0.2, {}))
     with pytest.raises(ObservationError):
         await subject.observe()
-    closed = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = closed.sockets[0].getsockname()[1]
-    closed.close()
-    await closed.wait_closed()
-    given = [Target("pd-1", "pd", port=port), Target("s", "store"), Target("x", "odd")]
-    subject = plugin.subject(SubjectSettings("mine", lambda: given, SystemClock(), 0.2, {}))
-    seen = await subject.observe()
+    with unused_port() as port:
+        given = [Target("pd-1", "pd", port=port), Target("s", "store"), Target("x", "odd")]
+        subject = plugin.subject(SubjectSettings("mine", lambda: given, SystemClock(), 0.2, {}))
+        seen = await subject.observe()
     found = [one for each in subject.invariants for one in each.check(seen)]
     assert Health.HEALTHY not in {one.health for one in found}
     assert "'odd'" in seen.of("x").problem

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from operator_lab.handle import ProcessStatus, RigStatus, RunState
 from operator_lab.manifest import HOST, MANIFEST_FILE
-from operator_lab.ports import ChoosePorts, choose_ports
+from operator_lab.reservation import ReservePorts, reserve_ports
 from operator_lab.stacks.containers import Containers, Disks, Row, at_once
 from operator_lab.stacks.keeper import Kept, keep
 from operator_lab.stacks.record import SECRETS_FOLDER, Record, prepare, read_record, remove
@@ -448,7 +448,7 @@ async def raise_stack(
     *,
     owned: bool,
     given: Mapping[str, str] | None = None,
-    choose: ChoosePorts = choose_ports,
+    reserve: ReservePorts = reserve_ports,
 ) -> StackRig:
     """Start all of it and wait until it is well; on any failure nothing of it stays."""
     if (directory / MANIFEST_FILE).exists():
@@ -459,21 +459,22 @@ async def raise_stack(
     compose = await find_compose()  # before anything is written
     project = project_of(spec.subject, directory)
     await Containers(project).reach()
-    ports = choose(list(spec.ports))
-    record = prepare(spec, directory, project=project, ports=ports, given=given)
-    kept = keep(directory) if owned else None
-    target = ComposeTarget(record, directory, compose=compose)
     up = False
-    try:
-        await target.up()
-        up = True
-    finally:
-        if not up:
-            with contextlib.suppress(OperatorError):
-                await target.clear()
-                remove(directory)
-            if kept is not None:
+    # From its start on the keeper holds it as well.
+    with reserve(list(spec.ports)) as reservation:
+        record = prepare(spec, directory, project=project, ports=reservation.ports, given=given)
+        kept = keep(directory, owned=owned, holding=reservation.files)
+        target = ComposeTarget(record, directory, compose=compose)
+        try:
+            await target.up()
+            up = True
+        finally:
+            if not up:
+                with contextlib.suppress(OperatorError):
+                    await target.clear()
+                    remove(directory)
+            if not (up and owned):
                 kept.release()
     if read_record(directory) is None:
         raise RigError("The rig was taken down while it was starting.")
-    return StackRig(directory) if kept is None else OwnedStackRig(directory, kept)
+    return OwnedStackRig(directory, kept) if owned else StackRig(directory)
