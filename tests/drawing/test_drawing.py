@@ -11,7 +11,7 @@ from operator_sre.drawing import (
     Point,
     Tick,
     charts,
-    escaped,
+    escape_text,
     figure,
     page,
     plural,
@@ -19,7 +19,7 @@ from operator_sre.drawing import (
     span,
     style_of,
 )
-from operator_sre.drawing.html import EMPTY, block, heading, joined, link, text
+from operator_sre.drawing.html import EMPTY, block, heading, join, link, text
 
 LIGHT_AND_DARK = re.compile(r":root \{(.*?)\}", re.S)
 PAIRS = (
@@ -74,7 +74,7 @@ def test_a_page_lets_a_browser_do_nothing_but_show_it() -> None:
 
 
 def test_words_are_short_and_harmless() -> None:
-    assert escaped("<a href='x'>\x1b") == "&lt;a href=&#x27;x&#x27;&gt;\\x1b"
+    assert escape_text("<a href='x'>\x1b") == "&lt;a href=&#x27;x&#x27;&gt;\\x1b"
     assert (span(None), span(4.2), span(3700)) == ("-", "4.2 s", "1 h 1 min")
     assert (figure(value=True), figure(2_500_000), figure(None)) == ("yes", "2.5 M", "-")
     assert (plural(1, "trial"), plural(2, "is", "are")) == ("1 trial", "2 are")
@@ -108,7 +108,7 @@ def _luminance(colour: str) -> float:
 
 
 def test_every_text_is_escaped_on_its_way_into_an_element() -> None:
-    assert joined() == EMPTY
+    assert join() == EMPTY
     assert heading(2, text("<b>")) == "<h2>&lt;b&gt;</h2>"
     assert link('/?"', text("a&b")) == '<a href="/?&quot;">a&amp;b</a>'
     assert block("\x1b[1m<i>\n") == "<pre>\\x1b[1m&lt;i&gt;\n</pre>"

@@ -68,7 +68,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/notify/channel.py:AppriseChannel._send": (
         "whatever a service raises, a message was not sent, and its words may hold the address"
     ),
-    "src/operator_sre/triggers/subject.py:AlertInvariant._ours": (
+    "src/operator_sre/triggers/subject.py:AlertInvariant._judge_own": (
         "what a check of a plug-in does must not hide an alert; our own look is unknown then"
     ),
     "src/operator_sre/triggers/subject.py:WithAlerts.observe": (

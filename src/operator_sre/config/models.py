@@ -1,4 +1,4 @@
-"""The models that may think: as operator.toml describes them, and those that need no table."""
+"""The models: the built-in ones, and the tables `[models.*]` of operator.toml."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REASONER = "reasoner"
 RULE = "rule"
 CLAUDE = "claude"
 HAIKU = "haiku"
-# Minds that understand nothing, to compare others with; a seed may follow RANDOM and a colon.
+# Agents without understanding, as a baseline; RANDOM may be followed by a colon and a seed.
 RANDOM = "random"
 RESTART = "restart-everything"
 # What precedes the file of a transcript that is replayed.
@@ -48,8 +48,8 @@ USD_MAX = 10_000.0
 TOOL_MODES = ("auto", "native", "json")
 
 
-# Dollars for a million tokens by the beginning of a model's name. They were looked up once, and the
-# dearer one was taken in doubt: check them against the price list, and set `prices` if they differ.
+# Dollars for a million tokens by the beginning of a model's name; in doubt the higher price. Check
+# them against the provider's price list, and set `prices` if they differ.
 KNOWN_PRICES: Mapping[str, Prices] = {
     "claude-haiku-4-5": Prices(1.0, 5.0, 0.1),
     "claude-haiku-5-5": Prices(0.5, 2.5, 0.05),
@@ -64,7 +64,7 @@ _KEYS = (
     *("provider", "model", "base_url", "key_env", "key_file", "prices", "timeout_s", "tools"),
     "temperature",
 )
-_PRICES = tuple(one.name for one in fields(Prices))
+_PRICES = tuple(price.name for price in fields(Prices))
 _SECRETS = frozenset({"key", "api_key", "apikey", "token", "secret", "password"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _RANDOM = re.compile(r"random:[0-9]{1,9}")
@@ -73,7 +73,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """One model: who has it, where, what it costs, and where its key is. `key` is never shown."""
+    """One model: its provider, address, prices and key. `key` is never shown."""
 
     name: str
     provider: str
@@ -94,12 +94,12 @@ class ModelConfig:
 
     @property
     def host(self) -> str:
-        """Where it is, without the rest of its address; empty where its maker says so."""
+        """The host of its address; empty for the default address of the provider."""
         return urlsplit(self.base_url).netloc
 
 
 def prices_of(model: str) -> Prices | None:
-    """What is known here of the price of a model, by the longest beginning of its name."""
+    """The known prices of a model, by the longest matching beginning of its name."""
     known = sorted((name for name in KNOWN_PRICES if model.startswith(name)), key=len)
     return KNOWN_PRICES[known[-1]] if known else None
 
@@ -126,9 +126,9 @@ def models_of(
     environ: Mapping[str, str],
     given: Iterable[ModelConfig] = (),
 ) -> tuple[ModelConfig, ...]:
-    """The `[models.*]` of a file behind those that are given; a table of their name replaces them.
+    """The given models and the `[models.*]` of a file, which replace models of the same name.
 
-    ConfigError with the first thing that makes no sense; a key is never repeated in it.
+    ConfigError names the first mistake, and never repeats a key.
     """
     if not isinstance(table, dict):
         raise ConfigError(f"'models' in {str(file)!r} must be tables such as [models.local].")
@@ -232,7 +232,7 @@ def _read_text(body: Mapping[str, Any], key: str, place: str, *, needed: bool = 
 
 
 def _check_address(base_url: str, place: str, *, has_key: bool) -> None:
-    from ipaddress import ip_address  # seldom needed, and every command loads this file
+    from ipaddress import ip_address  # rarely needed, and every command loads this file
 
     try:
         url = urlsplit(base_url)

@@ -1,4 +1,4 @@
-"""The settings: where each comes from, and what makes no sense."""
+"""The settings: where each comes from, and which values are valid."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Config:
 
     @property
     def check_timeout_s(self) -> float:
-        """How long a look at a whole subject may take: one with many targets takes its time."""
+        """How long a check of a whole subject may take; many targets need more time."""
         return max(3 * self.number("timeout_s"), self.number("interval_s"))
 
     def stable_of(self, subject: str) -> float:
@@ -225,8 +225,8 @@ class Config:
         return float(self.values["stable_s"] or max(5.0, 2 * self.interval_of(subject)))
 
     def interval_of(self, subject: str) -> float:
-        """Seconds between two looks at a subject: a flag, its own interval, the setting."""
-        own = next((one.interval_s for one in self.subjects if one.name == subject), None)
+        """Seconds between two checks of a subject: a flag, its own interval, the setting."""
+        own = next((config.interval_s for config in self.subjects if config.name == subject), None)
         flag = self.sources["interval_s"] == "flag"
         return self.number("interval_s") if own is None or flag else own
 
@@ -240,7 +240,7 @@ def load_config(
 ) -> Config:
     """The effective settings. Every unknown key is an error that names the nearest valid one."""
     places = [folder / FILE for folder in (cwd, *cwd.parents)]
-    # Also one that cannot be read, which is then said.
+    # Also a file that cannot be read: that is an error, not a missing file.
     file = next((place for place in places if os.path.lexists(place)), None)
     table = _read(file) if file else {}
     subjects = table.pop("subjects", {})
@@ -284,7 +284,7 @@ def load_config(
     model_named(values["summary_model"], models, words=(AUTO, RULE), setting="summary_model")
     known = subjects_of(subjects, file)
     config = Config(values, sources, known, file, triggers, notices, models)
-    # Whoever can write there decides what has been approved.
+    # A user who can write there decides what has been approved.
     must_be_trusted(config.store if isinstance(config.store, Path) else config.home, ConfigError)
     return config
 

@@ -68,7 +68,7 @@ def subjects_of(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
         plugin = body.get("plugin", name)
         if not isinstance(plugin, str):
             raise ConfigError(f"'plugin' of {place} must be a string.")
-        targets = tuple(_read_target(one, place, folder) for one in body.get("targets", []))
+        targets = tuple(_read_target(target, place, folder) for target in body.get("targets", []))
         names: set[str] = set()
         for target in targets:
             if target.name in names:
@@ -253,6 +253,10 @@ def _read_window(body: Any, place: str) -> Window:
 
 
 def _read_patterns(value: Any, key: str, place: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or not value:
+    if (
+        not isinstance(value, list)
+        or not all(isinstance(pattern, str) for pattern in value)
+        or not value
+    ):
         raise ConfigError(f"{key!r} in {place} must be a list of names or patterns.")
     return tuple(value)

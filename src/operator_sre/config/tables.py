@@ -1,4 +1,4 @@
-"""The smaller tables of operator.toml, triggers and notices, and what any table is checked for."""
+"""The tables `[triggers.*]` and `[notify]` of operator.toml, and checks for any table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "unknown",
 ]
 
-# What precedes the name of a kept secret where the path of a file with one could stand.
+# The prefix of the name of a stored secret, where a path to a file is accepted too.
 SECRET = "secret:"
 GROUP_S_MAX = 600.0
 PER_HOUR_MAX = 3600
@@ -40,7 +40,7 @@ _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 def unknown(name: str, valid: Iterable[str], where: str) -> ConfigError:
-    """A key that is not one, with the nearest that is."""
+    """The error for an unknown key, with the nearest known one."""
     near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)
     return ConfigError(
         f"{name!r} in {where} is not a setting.", next_step=f"Did you mean {near[0]!r}?"
@@ -65,7 +65,7 @@ def number_of(value: Any, low: float, high: float, key: str, place: str) -> floa
 
 @dataclass(frozen=True, slots=True)
 class NoticeConfig:
-    """Who is notified of what, and how often at most. Without a file of addresses, nobody is.
+    """Who is notified of what, and how often at most. Without a file of addresses, no one is.
 
     `web_url` is where people reach the console in a browser.
     """
@@ -80,7 +80,7 @@ class NoticeConfig:
 
 
 def notices_of(table: Any, file: Path | None) -> NoticeConfig:
-    """The `[notify]` of a file; ConfigError with the first thing that makes no sense."""
+    """The `[notify]` of a file; ConfigError names the first mistake."""
     place = f"[notify] in {str(file)!r}"
     check_table(table, _NOTICE_KEYS, place)
     urls_file = table.get("urls_file", "")
@@ -126,7 +126,7 @@ def notices_of(table: Any, file: Path | None) -> NoticeConfig:
 
 
 def triggers_of(table: Any, file: Path | None) -> tuple[Trigger, ...]:
-    """The triggers of a file; ConfigError with the first thing that makes no sense."""
+    """The triggers of a file; ConfigError names the first mistake."""
     if not isinstance(table, dict):
         raise ConfigError(f"'triggers' in {str(file)!r} must be a table.")
     triggers = []

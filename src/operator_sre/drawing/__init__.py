@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator_sre.drawing.charts import Chart, Mark, Point, Tick, charts
 from operator_sre.drawing.html import page, policy_of, style_of
-from operator_sre.drawing.text import escaped, figure, plural, span, visible
+from operator_sre.drawing.text import escape_text, figure, plural, span, visible
 
 __all__ = [
     "Chart",
@@ -12,7 +12,7 @@ __all__ = [
     "Point",
     "Tick",
     "charts",
-    "escaped",
+    "escape_text",
     "figure",
     "page",
     "plural",

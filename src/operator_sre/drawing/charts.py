@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from operator_protocols.domain.observation import Value
-from operator_sre.drawing.text import escaped, figure
+from operator_sre.drawing.text import escape_text, figure
 
 __all__ = ["Chart", "Mark", "Point", "Tick", "charts"]
 
@@ -21,7 +21,7 @@ FIGURE_MAX = 1e300
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value at a second; a `problem` where it could not be seen."""
+    """A value at a second; a `problem` where it could not be read."""
 
     at_s: float
     value: Value = None
@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One reading over time, oldest first; of what is neither a figure nor a yes, when it was."""
+    """One reading over time, oldest first."""
 
     name: str
     points: tuple[Point, ...]
@@ -38,7 +38,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment that every chart shows: what it is, and its kind for the colour."""
+    """A moment that every chart shows: its text, and its kind for the colour."""
 
     at_s: float
     kind: str
@@ -47,7 +47,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What stands below the beginning and the end of a chart."""
+    """The labels below the beginning and the end of a chart."""
 
     first: str
     last: str
@@ -74,21 +74,21 @@ def charts(
     tick: Tick,
     legend: Mapping[str, str],
 ) -> str:
-    """One picture below the other, all over the same time; empty where there is none.
+    """All charts below each other, over the same time; empty where there is none.
 
-    `spans` is the first and the last second, `broken` the time in which it was, `legend` what each
-    kind of mark means.
+    `spans` is the first and the last second, `broken` the time in which the subject was, `legend`
+    the meaning of each kind of mark.
     """
     if not some:
         return ""
-    axis = _Axis(*spans)
+    axis, first, last = _Axis(*spans), escape_text(tick.first), escape_text(tick.last)
     keys = ['<span class="key broken"></span> broken '] if broken is not None else []
     for kind in dict.fromkeys(mark.kind for mark in marks):
-        keys.append(f'<span class="key {kind}"></span> {escaped(legend[kind])} ')
+        keys.append(f'<span class="key {kind}"></span> {escape_text(legend[kind])} ')
     parts = [f'<p class="legend">{"".join(keys)}</p>']
     for chart in some:
-        name = escaped(chart.name[:LABEL_CHARACTERS_MAX])
-        band = all(isinstance(one.value, bool | None) for one in chart.points)
+        name = escape_text(chart.name[:LABEL_CHARACTERS_MAX])
+        band = all(isinstance(point.value, bool | None) for point in chart.points)
         height = TOP + BAND_HEIGHT + BOTTOM if band else HEIGHT
         floor, below = height - BOTTOM, height - 6
         parts += [
@@ -108,11 +108,11 @@ def charts(
             x = axis.x(mark.at_s)
             parts.append(
                 f'<line class="{mark.kind}" x1="{x}" x2="{x}" y1="{TOP - 6}" y2="{floor}">'
-                f"<title>{escaped(mark.text[:LABEL_CHARACTERS_MAX])}</title></line>"
+                f"<title>{escape_text(mark.text[:LABEL_CHARACTERS_MAX])}</title></line>"
             )
         parts += [
-            f'<text class="tick" x="{LEFT}" y="{below}">{escaped(tick.first)}</text>',
-            f'<text class="tick end" x="{WIDTH - RIGHT}" y="{below}">{escaped(tick.last)}</text>',
+            f'<text class="tick" x="{LEFT}" y="{below}">{first}</text>',
+            f'<text class="tick end" x="{WIDTH - RIGHT}" y="{below}">{last}</text>',
             "</svg>",
             "</figure>",
         ]
@@ -137,14 +137,14 @@ def _draw_band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
 
 
 def _draw_cross(x: float, y: float, problem: str) -> str:
-    """A cross where nothing was seen."""
+    """A cross where the reading failed."""
     path = f"M{round(x - 3, 1)} {y - 3}l6 6m0 -6l-6 6"
-    return f'<path class="unseen" d="{path}"><title>{escaped(problem)}</title></path>'
+    return f'<path class="unseen" d="{path}"><title>{escape_text(problem)}</title></path>'
 
 
 def _draw_curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
     """A line through the figures, and a cross where there was none."""
-    known = [number for one in points if (number := _number(one.value)) is not None]
+    known = [number for point in points if (number := _number(point.value)) is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     room = (high - low) or max(abs(high), 1.0)
     floor, ceiling = low - room * 0.08, high + room * 0.08
@@ -163,15 +163,15 @@ def _draw_curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[s
         else:
             yield f'<polyline class="curve" points="{" ".join(f"{x},{y}" for x, y in places)}"/>'
     bottom = height - BOTTOM - 4
-    for one in points:
-        if _number(one.value) is None:
-            yield _draw_cross(axis.x(one.at_s), bottom, one.problem)
+    for point in points:
+        if _number(point.value) is None:
+            yield _draw_cross(axis.x(point.at_s), bottom, point.problem)
     for value in dict.fromkeys((low, high) if known else ()):
         yield f'<text class="tick start" x="{LEFT - 6}" y="{y(value) + 4}">{figure(value)}</text>'
 
 
 def _number(value: Value) -> float | None:
-    """A figure that a curve can go through; what is endless, no number or a text is none."""
+    """A figure that a curve can go through; None for anything else."""
     if isinstance(value, int | float) and abs(value) <= FIGURE_MAX:
         return float(value)
     return None

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NewType
 
-from operator_sre.drawing.text import escaped
+from operator_sre.drawing.text import escape_text
 
 __all__ = [
     "EMPTY",
@@ -17,10 +17,10 @@ __all__ = [
     "badge",
     "block",
     "code",
+    "details",
     "facts",
-    "folded",
     "heading",
-    "joined",
+    "join",
     "link",
     "page",
     "paragraph",
@@ -41,9 +41,9 @@ TITLE_CHARACTERS_MAX = 120
 
 @cache
 def style_of(*packages: str) -> str:
-    """What pages look like; each of these packages adds a `page.css` of its own."""
+    """The style of pages; each of these packages adds a `page.css` of its own."""
     every = (__package__ or "", *packages)
-    return "".join(files(one).joinpath("page.css").read_text("utf-8") for one in every)
+    return "".join(files(package).joinpath("page.css").read_text("utf-8") for package in every)
 
 
 def policy_of(style: str) -> str:
@@ -65,7 +65,7 @@ def page(title: str, body: str, *, style: str, kind: str = "") -> str:
             '<meta name="referrer" content="no-referrer">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{escaped(title[:TITLE_CHARACTERS_MAX])}</title>",
+            f"<title>{escape_text(title[:TITLE_CHARACTERS_MAX])}</title>",
             f"<style>{style}</style>",
             "</head>",
             f'<body class="{word}">',
@@ -81,7 +81,7 @@ def page(title: str, body: str, *, style: str, kind: str = "") -> str:
 
 def text(words: str) -> Html:
     """Words on a line."""
-    return Html(escaped(_bounded(words)))
+    return Html(escape_text(_shorten(words)))
 
 
 def code(words: str) -> Html:
@@ -91,22 +91,22 @@ def code(words: str) -> Html:
 
 def block(words: str) -> Html:
     """Lines, as they are."""
-    return Html(f"<pre>{escaped(_bounded(words), lines=True)}</pre>")
+    return Html(f"<pre>{escape_text(_shorten(words), lines=True)}</pre>")
 
 
 def small(words: str) -> Html:
-    """What stands below something larger."""
+    """A note below something larger."""
     return Html(f'<span class="small">{text(words)}</span>')
 
 
-def _bounded(words: str) -> str:
+def _shorten(words: str) -> str:
     if len(words) <= CHARACTERS_MAX:
         return words
     return f"{words[:CHARACTERS_MAX]} ... {len(words) - CHARACTERS_MAX} more characters"
 
 
-def joined(*parts: Html, by: str = "") -> Html:
-    """One after the other."""
+def join(*parts: Html, by: str = "") -> Html:
+    """Several parts as one."""
     return Html(by.join(parts))
 
 
@@ -116,12 +116,12 @@ def badge(kind: str, words: str) -> Html:
 
 
 def link(place: str, inner: Html, *, kind: str = "", label: str = "") -> Html:
-    """A way to another place of ours; without a place only what it would show."""
+    """A link to another page of ours; without a place only its text."""
     if not place:
         return inner
     more = f' class="{kind}"' if kind else ""
-    more += f' aria-label="{escaped(label)}" title="{escaped(label)}"' if label else ""
-    return Html(f'<a href="{escaped(place)}"{more}>{inner}</a>')
+    more += f' aria-label="{escape_text(label)}" title="{escape_text(label)}"' if label else ""
+    return Html(f'<a href="{escape_text(place)}"{more}>{inner}</a>')
 
 
 def paragraph(inner: Html, kind: str = "") -> Html:
@@ -136,10 +136,10 @@ def heading(level: int, inner: Html) -> Html:
 
 def section(title: str, *parts: Html, level: int = 2) -> Html:
     """A part of a page with its heading."""
-    return Html(f"<section>{heading(level, text(title))}{joined(*parts)}</section>")
+    return Html(f"<section>{heading(level, text(title))}{join(*parts)}</section>")
 
 
-def folded(title: str, inner: Html) -> Html:
+def details(title: str, inner: Html) -> Html:
     """Content that is collapsed until the reader opens it."""
     return Html(f"<details><summary>{text(title)}</summary>{inner}</details>")
 
@@ -151,17 +151,17 @@ def table(
     *,
     kind: str = "",
 ) -> Html:
-    """Rows below a head; the first cell of a row names it. Too wide ones are moved by themselves.
+    """Rows below a head; the first cell of a row names it. A wide table scrolls by itself.
 
     A cell that begins with `<td` is taken as it is.
     """
-    above = "".join(f'<th scope="col">{one}</th>' for one in head)
+    above = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     below = ""
     for first, *others in rows:
         cells = (cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in others)
         below += f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>'
     more = f' class="{kind}"' if kind else ""
-    label = escaped(name)
+    label = escape_text(name)
     return Html(
         f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table{more}>'
         f"<thead><tr>{above}</tr></thead><tbody>{below}</tbody></table></div>"

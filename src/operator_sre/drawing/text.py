@@ -6,7 +6,7 @@ from html import escape
 
 from operator_protocols.domain.observation import Value
 
-__all__ = ["escaped", "figure", "plural", "span", "visible"]
+__all__ = ["escape_text", "figure", "plural", "span", "visible"]
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
 FIGURE_DIGITS = 4
@@ -52,16 +52,18 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """What no terminal and no page obeys: what is hidden is shown; line ends only with `lines`."""
+    """The text without control characters, which are shown as escapes; `lines` keeps line ends."""
     if text.isprintable():
         return text
     kept = "\n\t" if lines else "\t"
     return "".join(
-        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode()
-        for one in text.replace("\r\n", "\n")
+        letter
+        if letter.isprintable() or letter in kept
+        else letter.encode("unicode_escape").decode()
+        for letter in text.replace("\r\n", "\n")
     )
 
 
-def escaped(text: str, *, lines: bool = False) -> str:
-    """The same for a page, in an element or in the quotes of an attribute."""
+def escape_text(text: str, *, lines: bool = False) -> str:
+    """Visible text for a page, in an element or in the quotes of an attribute."""
     return escape(visible(text, lines=lines), quote=True)

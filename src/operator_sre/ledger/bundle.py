@@ -49,9 +49,9 @@ def write_bundle(
                 }
                 file.write(json.dumps(line).encode() + b"\n")
         signed = [
-            {"seq": one.seq, "body": one.body.decode(), "key": one.key}
-            | {"signature": one.signature.hex()}
-            for one in checkpoints.after(0, limit=CHECKPOINTS_MAX)
+            {"seq": checkpoint.seq, "body": checkpoint.body.decode(), "key": checkpoint.key}
+            | {"signature": checkpoint.signature.hex()}
+            for checkpoint in checkpoints.after(0, limit=CHECKPOINTS_MAX)
         ]
         bundle.writestr("checkpoints.json", json.dumps(signed))
         manifest = {"format": FORMAT, "key": key, "entries": total, "whole": kept}
@@ -105,9 +105,9 @@ class Bundle:
         """Checkpoints behind `seq`, oldest first."""
         found = [
             Checkpoint(
-                one["seq"], one["body"].encode(), one["key"], bytes.fromhex(one["signature"])
+                row["seq"], row["body"].encode(), row["key"], bytes.fromhex(row["signature"])
             )
-            for one in self._checkpoints
-            if one["seq"] > seq
+            for row in self._checkpoints
+            if row["seq"] > seq
         ]
         return found[:limit]

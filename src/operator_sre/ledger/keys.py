@@ -53,7 +53,7 @@ def _make(path: Path) -> None:
         try:
             os.link(draft, path)
         except FileExistsError:
-            return  # somebody else was first, and theirs is the key
+            return  # another process was first, and its key counts
     finally:
         draft.unlink(missing_ok=True)
 

@@ -60,7 +60,7 @@ class Damage:
 def sound(row: RawEntry) -> bool:
     """True when a row agrees with itself: its body is an entry, and its hashes are its own."""
     _, body, digest, previous, linked = row
-    if any(type(one) is not bytes for one in (digest, previous, linked)):
+    if any(type(value) is not bytes for value in (digest, previous, linked)):
         return False
     if body is not None and (type(body) is not bytes or digest_of_body(body) != digest):
         return False
@@ -162,7 +162,7 @@ def verify(
     Behind a damage the walk goes on, so that a second one is found as well.
     """
     signed = checkpoints.after(0, limit=CHECKPOINTS_MAX)
-    wanted = frozenset([*(one.seq for one in signed), *(one.seq for one in anchors)])
+    wanted = frozenset([*(mark.seq for mark in signed), *(mark.seq for mark in anchors)])
     walk = _Walk(entries, wanted)
     damages: list[Damage] = []
     seq = 0
@@ -173,7 +173,7 @@ def verify(
             behind = page[broken + 1 :] or entries.raw(row[0], limit=1)
             missing = (walk.last[0] if walk.last else 0) + 1
             elsewhere = any(
-                type(one[1]) is bytes and f'"seq":{missing},'.encode() in one[1] for one in behind
+                type(row[1]) is bytes and f'"seq":{missing},'.encode() in row[1] for row in behind
             )
             following = behind[0] if behind else None
             damages.append(classify(walk.last, row, following, elsewhere=elsewhere))
@@ -256,28 +256,30 @@ def _checkpoint_damages(
 ) -> Iterator[Damage]:
     last = walk.last[0] if walk.last else 0
     previous, covered = "", 0
-    for one in signed:
-        before, previous = previous, sha256(one.body).hexdigest()
-        if one.key != trusted_key:
-            yield Damage(one.seq, DamageKind.WRONG_KEY, f"checkpoint {one.seq} has another key")
+    for checkpoint in signed:
+        before, previous = previous, sha256(checkpoint.body).hexdigest()
+        if checkpoint.key != trusted_key:
+            yield Damage(
+                checkpoint.seq, DamageKind.WRONG_KEY, f"checkpoint {checkpoint.seq} has another key"
+            )
             continue
-        if not signature_holds(one.key, one.body, one.signature):
-            why = f"the signature of checkpoint {one.seq} does not hold"
-            yield Damage(one.seq, DamageKind.FORGED_CHECKPOINT, why)
+        if not signature_holds(checkpoint.key, checkpoint.body, checkpoint.signature):
+            why = f"the signature of checkpoint {checkpoint.seq} does not hold"
+            yield Damage(checkpoint.seq, DamageKind.FORGED_CHECKPOINT, why)
             continue
-        record, found = record_from(one.body), walk.hashes.get(one.seq)
-        if record["seq"] != one.seq or record["previous"] != before:
-            why = f"checkpoint {one.seq} does not follow the one before it"
-            yield Damage(one.seq, DamageKind.BROKEN_CHECKPOINTS, why)
-        elif one.seq > last:
-            why = f"checkpoint {one.seq} was signed, and the log ends at {last}"
+        record, found = record_from(checkpoint.body), walk.hashes.get(checkpoint.seq)
+        if record["seq"] != checkpoint.seq or record["previous"] != before:
+            why = f"checkpoint {checkpoint.seq} does not follow the one before it"
+            yield Damage(checkpoint.seq, DamageKind.BROKEN_CHECKPOINTS, why)
+        elif checkpoint.seq > last:
+            why = f"checkpoint {checkpoint.seq} was signed, and the log ends at {last}"
             yield Damage(last + 1, DamageKind.TAIL_CUT, why)
         elif found is not None and found.hex() != record["head"]:
-            span = f"entries {covered + 1} to {one.seq}"
+            span = f"entries {covered + 1} to {checkpoint.seq}"
             why = f"{span} were rewritten; their hash does not match the signed checkpoint"
             yield Damage(covered + 1, DamageKind.EDITED, why)
         else:
-            covered = one.seq
+            covered = checkpoint.seq
 
 
 def anchor_line(anchor: Anchor, *, at: str, key: str) -> str:

@@ -94,7 +94,7 @@ class AppriseChannel:
 
 
 def channels_of(text: str) -> list[AppriseChannel]:
-    """The addresses of a file: one on a line; empty lines and those that begin with # are none."""
+    """The addresses of a file, one on each line; empty lines and lines with # are skipped."""
     lines = [line.strip() for line in text.splitlines()]
     urls = [line for line in lines if line and not line.startswith("#")]
     return [AppriseChannel(url) for url in dict.fromkeys(urls)][:CHANNELS_MAX]
@@ -102,7 +102,7 @@ def channels_of(text: str) -> list[AppriseChannel]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is told, how often at most, and when only what is critical."""
+    """Which notices are sent, how often at most, and in which hours only critical ones."""
 
     events: frozenset[Event] = frozenset(Event)
     min_severity: Severity = Severity.INFO
@@ -113,7 +113,7 @@ class Terms:
 
 
 class _LostError(Exception):
-    """Somebody else follows for this channel by now."""
+    """Another process follows the ledger for this channel by now."""
 
 
 @dataclass(slots=True)
@@ -146,8 +146,8 @@ class Follower:
                             cursor = await self.step(cursor)
                             await self.clock.sleep(POLL_S)
                     finally:
-                        # Where even that cannot be written the lease ends by itself. It must not
-                        # hide that we were cancelled: whoever stops us would wait for ever.
+                        # Where even that cannot be written the lease ends by itself. The error
+                        # must not hide the cancellation: the caller would wait for ever.
                         with contextlib.suppress(OperatorError):
                             await self.cursors.release(cursor)
             except _LostError:
@@ -159,7 +159,7 @@ class Follower:
     async def step(self, cursor: Cursor) -> Cursor:
         """Send what is due, if anything is; where the cursor is afterwards."""
         pending = cursor.note.get("pending")
-        if pending:  # whoever held it before was interrupted while sending
+        if pending:  # the previous holder was interrupted while sending
             notices, seq = self._gather(cursor.seq, until=int(pending))
             return await self._deliver(cursor, notices, seq, again=True)
         notices, seq = self._gather(cursor.seq)
@@ -192,15 +192,15 @@ class Follower:
         while len(notices) < NOTICES_MAX:
             page = self.entries.after(seq, limit=PAGE)
             if until is not None:
-                page = [one for one in page if one.seq <= until]
+                page = [entry for entry in page if entry.seq <= until]
             if not page:
                 break
             for entry in page:
                 seq = entry.seq
                 if KINDS.get(entry.kind) in self.terms.events:
                     ticket = self.tickets.get(entry.ticket) if entry.ticket else None
-                    asked = entry.payload.get("approval", entry.payload)
-                    name = asked.get("id") if isinstance(asked, Mapping) else None
+                    request = entry.payload.get("approval", entry.payload)
+                    name = request.get("id") if isinstance(request, Mapping) else None
                     approval = self.approvals.get(name) if isinstance(name, str) else None
                     notice = notice_of(entry, ticket, approval)
                     if notice and notice.severity >= self.terms.min_severity:

@@ -68,7 +68,7 @@ class Message:
 
 
 def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) -> Notice | None:
-    """What an entry means for people; None for most. An approval that nobody knows is critical."""
+    """The notice of an entry; None for most. An unknown approval is critical."""
     event = KINDS.get(entry.kind)
     if event is None:
         return None
@@ -78,23 +78,25 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
     if event is Event.APPROVAL_NEEDED:
         name = str(payload.get("approval", payload).get("id", ""))
         louder = entry.kind is Kind.APPROVAL_ESCALATED
-        asked = approval.action.command if approval else "a command"
+        command = approval.action.command if approval else "a command"
         if approval is not None:
             subject, target = approval.subject, approval.action.target
-            lines.append(f"{f'{subject} / {target}' if subject else 'machine'}: {asked}")
+            lines.append(f"{f'{subject} / {target}' if subject else 'machine'}: {command}")
             lines.append(f"risk {approval.risk}: {approval.explanation}")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
             lines.append(f"because: {payload.get('reason', 'no decision in time')}")
         if ticket is not None:
             lines.append(f"for ticket {ticket.id}: {ticket.summary}")
-        headline = f"approval {'still ' if louder else ''}needed: {asked}"
+        headline = f"approval {'still ' if louder else ''}needed: {command}"
         command, page = f"operator approvals approve {name}", f"/approvals/{quote(name, safe='')}"
     elif ticket is None:  # its story has been purged since
         return None
     else:
-        for one in ticket.violations[:3]:
-            lines.append(f"{ticket.subject} / {one.target}: {one.invariant}: {one.detail}")
+        for violation in ticket.violations[:3]:
+            lines.append(
+                f"{ticket.subject} / {violation.target}: {violation.invariant}: {violation.detail}"
+            )
         if len(ticket.violations) > 3:
             lines.append(f"and {len(ticket.violations) - 3} more violations")
         if event is Event.OPENED:
@@ -147,13 +149,13 @@ def message_of(
 
 def _clean(text: str) -> str:
     """One line, and no longer than people read."""
-    line = "".join(one if one.isprintable() else " " for one in text)
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
     return line if len(line) <= TEXT_CHARACTERS_MAX else f"{line[:TEXT_CHARACTERS_MAX]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Hours of every day, in the zone of whoever sleeps; they may go over midnight."""
+    """Hours of every day, in the recipient's time zone; they may span midnight."""
 
     since: time
     until: time

@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, and what people allowed for always."""
+"""Approvals: pending requests, decisions, and standing rules."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class ApprovalPage:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDocument:
-    """One request; what a person wants to know before they answer, when it is shown."""
+    """One request; with its outlook when it is shown."""
 
     approval: Approval
     left_s: float = 0.0
@@ -157,7 +157,7 @@ class ApprovalDocument:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDetails:
-    """One request, what an answer to it is bound to, and what would happen."""
+    """One request, what its approval is bound to, and what approving does."""
 
     approval: Approval
     binding: str
@@ -168,7 +168,7 @@ class ApprovalDetails:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDocument:
-    """A request with its answer, and the rule that was made of it, or waits for somebody else."""
+    """A decided request, and its standing rule, or the confirmation that the rule still needs."""
 
     approval: Approval
     rule: StandingRule | None
@@ -177,7 +177,7 @@ class AnswerDocument:
 
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """What runs without asking; `is_one` where one of them was asked for."""
+    """Standing rules; `is_one` where the request names one of them."""
 
     rules: tuple[StandingRule, ...]
     is_one: bool = False
@@ -185,7 +185,7 @@ class RuleList:
 
 @dataclass(frozen=True, slots=True)
 class RuleDocument:
-    """One of them."""
+    """One standing rule."""
 
     rule: StandingRule
 
@@ -193,34 +193,34 @@ class RuleDocument:
 def list_requests(
     app: App, *, every: bool, after: str = "", limit: int | None = None
 ) -> Sequence[Approval]:
-    """Requests, oldest first: those that can still be answered, or all."""
+    """Requests, oldest first: pending ones, or all."""
     if limit is None:
         return approvals.list_approvals(app, pending_only=not every)
     return approvals.page_of_approvals(app, pending_only=not every, after=after, limit=limit)
 
 
 def show_details(app: App, approval: str) -> ApprovalDetails:
-    """One request with all that a person wants to know."""
+    """One request with everything that a decision needs."""
     view = approvals.show_approval(app, approval)
     outlook = document_of(view.outlook)
     return ApprovalDetails(view.approval, view.binding, view.left_s, outlook, view)
 
 
 async def approve_seen(app: App, approval: str, *, reason: str, seen: int | None) -> Approval:
-    """Say yes to exactly what was seen, once."""
+    """Approve exactly the version that was seen, once."""
     return (await approvals.approve(app, approval, reason=reason, seen=seen)).approval
 
 
 async def approve(
     app: App, approval: str, *, reason: str, always: str, scope: str, path: str, seen: int | None
 ) -> approvals.Answered:
-    """Say yes, once or for always."""
+    """Approve, once or with a standing rule."""
     how = approvals.Always(always, scope, path)
     return await approvals.approve(app, approval, reason=reason, always=how, seen=seen)
 
 
 def list_rules(app: App, *, rule: str, every: bool) -> RuleList:
-    """One rule, or those that stand, or all."""
+    """One rule, the rules in force, or all rules."""
     if rule:
         return RuleList((approvals.show_rule(app, rule),), is_one=True)
     return RuleList(tuple(approvals.list_rules(app, revoked=every)))
@@ -229,33 +229,36 @@ def list_rules(app: App, *, rule: str, every: bool) -> RuleList:
 def _table(page: ApprovalPage, now: datetime) -> View:
     rows = [
         (
-            one.id,
-            f"{one.state}, escalated" if one.escalated else one.state,
-            one.risk,
-            one.ticket,
-            f"{one.expires_at:%H:%M:%S}",
-            f"{one.action.command}: {one.explanation}",
+            approval.id,
+            f"{approval.state}, escalated" if approval.escalated else approval.state,
+            approval.risk,
+            approval.ticket,
+            f"{approval.expires_at:%H:%M:%S}",
+            f"{approval.action.command}: {approval.explanation}",
         )
-        for one in page.approvals
+        for approval in page.approvals
     ]
     head = ("id", "state", "risk", "ticket", "expires", "what")
     return [Table(head, rows, "Nothing waits for an approval.")]
 
 
 def _details(found: ApprovalDetails, now: datetime) -> View:
-    one, view, bound = found.approval, found.view, found.approval.binding
-    origin = f"ticket {'-' if one.ticket is None else one.ticket}, run {one.run or '-'}"
+    approval, view, bound = found.approval, found.view, found.approval.binding
+    origin = (
+        f"ticket {'-' if approval.ticket is None else approval.ticket}, run {approval.run or '-'}"
+    )
+    approvers = ", ".join(approval.approvers)
     minutes, seconds = divmod(round(found.left_s), 60)
-    left = f"in {minutes} min {seconds} s, at {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    left = f"in {minutes} min {seconds} s, at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     return facts(
         (
-            ("request", f"{one.id}, {view.state}, version {one.version}"),
+            ("request", f"{approval.id}, {view.state}, version {approval.version}"),
             *facts_of(view.outlook, origin),
-            ("yes", f"{len(one.approvers)} of {one.needed} {', '.join(one.approvers)}".rstrip()),
-            ("escalated", f"{one.escalated_at:%H:%M:%S} UTC" if one.escalated_at else ""),
-            ("parked", "the run waits for hours if need be" if one.parked else ""),
+            ("approved", f"{len(approval.approvers)} of {approval.needed} {approvers}".rstrip()),
+            ("escalated", f"{approval.escalated_at:%H:%M:%S} UTC" if approval.escalated_at else ""),
+            ("parked", "the run waits for hours if need be" if approval.parked else ""),
             ("expires", left if view.state == "pending" else ""),
-            ("answer", answer_of(one.decided_by, one.reason)),
+            ("answer", answer_of(approval.decided_by, approval.reason)),
             (
                 "bound to",
                 f"{found.binding}: the command, its directory and its limits {bound.action}",
@@ -272,9 +275,9 @@ def _show_decision(found: ApprovalDocument | AnswerDocument, now: datetime) -> V
 
 
 def _show_answer(found: AnswerDocument, now: datetime) -> View:
-    one, lines = found.approval, [*_show_decision(found, now)]
-    if one.state == "pending":
-        missing = plural(one.needed - len(one.approvers), "more approval")
+    approval, lines = found.approval, [*_show_decision(found, now)]
+    if approval.state == "pending":
+        missing = plural(approval.needed - len(approval.approvers), "more approval")
         lines.append(f"It needs {missing} from another person.")
     if found.rule is not None:
         lines.append(f"Rule {found.rule.id}: {_describe(found.rule)}")
@@ -316,15 +319,15 @@ def _rules(found: RuleList, now: datetime) -> View:
         )
     rows = [
         (
-            one.id,
-            "stands" if one.stands else "revoked",
-            one.likeness,
-            one.scope,
-            one.uses,
-            one.made_by,
-            _describe(one),
+            rule.id,
+            "stands" if rule.stands else "revoked",
+            rule.likeness,
+            rule.scope,
+            rule.uses,
+            rule.made_by,
+            _describe(rule),
         )
-        for one in found.rules
+        for rule in found.rules
     ]
     head = ("id", "state", "like", "scope", "uses", "by", "allows")
     return [Table(head, rows, "Nothing is allowed for always.")]

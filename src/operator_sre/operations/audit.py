@@ -168,7 +168,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """Entries; `behind` counts those that a search has not looked at yet."""
+    """Entries; `behind` counts the entries that are not indexed yet."""
 
     entries: tuple[Entry, ...]
     next_cursor: str = ""
@@ -208,7 +208,7 @@ def read_transcript(app: App, *, run: str, after: int, limit: int) -> Transcript
     from operator_sre.app.audit import page_of_run
 
     found = page_of_run(app, run, after=after, limit=limit)
-    return Transcript(run, tuple(Told(one, tuple(lines_of(one))) for one in found))
+    return Transcript(run, tuple(Told(entry, tuple(lines_of(entry))) for entry in found))
 
 
 def list_entries(
@@ -227,14 +227,16 @@ def verify(app: App) -> Verified:
     from operator_sre.app.audit import verify_ledger
 
     report = verify_ledger(app, progress=lambda count: None)
-    damages = tuple(DamageLine(one.seq, one.kind.value, one.detail) for one in report.damages)
+    damages = tuple(
+        DamageLine(damage.seq, damage.kind.value, damage.detail) for damage in report.damages
+    )
     return Verified(report.whole, report.entries, damages)
 
 
 def _runs(found: RunPage, now: datetime) -> View:
     rows = [
-        (one.id, one.ticket, one.model, one.state, f"{one.started_at:%m-%d %H:%M:%S}", one.summary)
-        for one in found.runs
+        (run.id, run.ticket, run.model, run.state, f"{run.started_at:%m-%d %H:%M:%S}", run.summary)
+        for run in found.runs
     ]
     head = ("run", "ticket", "model", "state", "started", "summary")
     return [Table(head, rows, "No runs yet.")]

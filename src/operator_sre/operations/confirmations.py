@@ -109,7 +109,7 @@ class ConfirmationPage:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationDocument:
-    """One of them: what approving does, in full; `left` is what of it is still to come."""
+    """One confirmation: what approving does, in full; `left` is the part that is still to come."""
 
     confirmation: Confirmation
     left: str = ""
@@ -118,7 +118,7 @@ class ConfirmationDocument:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Nothing was done yet: a person has to say yes to this first."""
+    """Nothing was done yet: a person has to approve this change first."""
 
     confirmation: Confirmation
     schema_version: str = SCHEMA_VERSION
@@ -126,7 +126,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationDetails:
-    """One of them, with what other programs are told of it."""
+    """One confirmation, with its requirement as other programs see it."""
 
     confirmation: Confirmation
     requirement: Mapping[str, Any]
@@ -134,7 +134,7 @@ class ConfirmationDetails:
 
 @dataclass(frozen=True, slots=True)
 class DeclinedDocument:
-    """One that a person has declined, and what is left to do."""
+    """A declined confirmation, and the next action."""
 
     confirmation: Confirmation
     next_action: NextAction
@@ -143,7 +143,7 @@ class DeclinedDocument:
 async def sweep_and_list(
     app: App, *, every: bool, after: str = "", limit: int | None = None
 ) -> Sequence[Confirmation]:
-    """What can still be answered, or all, after what time has decided is recorded."""
+    """Pending confirmations, or all, after expired ones are recorded."""
     await confirmations.sweep(app)
     return list_page(app, every=every, after=after, limit=limit)
 
@@ -151,14 +151,14 @@ async def sweep_and_list(
 def list_page(
     app: App, *, every: bool, after: str = "", limit: int | None = None
 ) -> Sequence[Confirmation]:
-    """What can still be answered, or all."""
+    """Pending confirmations, or all."""
     if limit is None:
         return confirmations.find(app, pending_only=not every)
     return confirmations.page(app, pending_only=not every, after=after, limit=limit)
 
 
 async def show_details(app: App, confirmation: str) -> ConfirmationDetails:
-    """One of them, after what time has decided is recorded."""
+    """One confirmation, after expired ones are recorded."""
     await confirmations.sweep(app)
     found = confirmations.get(app, confirmation)
     return ConfirmationDetails(found, as_document(confirmations.requirement(found)))
@@ -181,67 +181,80 @@ async def approve(app: App, confirmation: str, *, reason: str, digest: str) -> C
 
 
 async def decline(app: App, confirmation: str, *, reason: str) -> Confirmation:
-    """Say no; nothing is changed."""
+    """Decline; nothing is changed."""
     return await confirmations.decline(app, confirmation, reason=reason, role=acting_role())
 
 
 async def decline_and_advise(app: App, confirmation: str, *, reason: str) -> DeclinedDocument:
-    """Say no, and tell what is left to do."""
+    """Decline, and advise the next action."""
     found = await decline(app, confirmation, reason=reason)
     return DeclinedDocument(found, after_decline(found.boundary))
 
 
-def _state(one: Confirmation) -> str:
-    if one.state != "approved":
-        return one.state
-    return one.outcome or "approved, not made yet"
+def _state(confirmation: Confirmation) -> str:
+    if confirmation.state != "approved":
+        return confirmation.state
+    return confirmation.outcome or "approved, not made yet"
 
 
 def _table(found: ConfirmationPage, now: datetime) -> View:
     rows = [
-        (one.id, _state(one), one.risk, one.boundary, f"{one.expires_at:%H:%M:%S}", _summary(one))
-        for one in found.confirmations
+        (
+            confirmation.id,
+            _state(confirmation),
+            confirmation.risk,
+            confirmation.boundary,
+            f"{confirmation.expires_at:%H:%M:%S}",
+            _summary(confirmation),
+        )
+        for confirmation in found.confirmations
     ]
     head = ("id", "state", "risk", "boundary", "expires", "what")
     return [Table(head, rows, "Nothing waits for a confirmation.")]
 
 
-def _summary(one: Confirmation) -> str:
-    return " ".join(one.rationale.split())[:160]
+def _summary(confirmation: Confirmation) -> str:
+    return " ".join(confirmation.rationale.split())[:160]
 
 
 def _details(found: ConfirmationDetails, now: datetime) -> View:
-    one = found.confirmation
-    change = {name: value for name, value in one.change.items() if name != "patch"}
-    origin = f"{one.ticket or '-'}, run {one.run or '-'}" if one.ticket or one.run else ""
+    confirmation = found.confirmation
+    change = {name: value for name, value in confirmation.change.items() if name != "patch"}
+    origin = (
+        f"{confirmation.ticket or '-'}, run {confirmation.run or '-'}"
+        if confirmation.ticket or confirmation.run
+        else ""
+    )
     lines = facts(
         (
-            ("change", f"{one.id}, {_state(one)}"),
-            ("crosses", one.boundary),
-            ("risk", one.risk),
-            ("what", one.rationale),
+            ("change", f"{confirmation.id}, {_state(confirmation)}"),
+            ("crosses", confirmation.boundary),
+            ("risk", confirmation.risk),
+            ("what", confirmation.rationale),
             ("exactly", json.dumps(change, ensure_ascii=False)),
-            ("reaches", ", ".join(one.destinations)),
-            ("uses", ", ".join(one.credentials)),
+            ("reaches", ", ".join(confirmation.destinations)),
+            ("uses", ", ".join(confirmation.credentials)),
             ("ticket", origin),
-            ("asked by", f"{one.requested_by.id} ({one.requested_by.type})"),
+            ("asked by", f"{confirmation.requested_by.id} ({confirmation.requested_by.type})"),
             (
                 "expires",
-                f"{one.expires_at:%Y-%m-%d %H:%M:%S} UTC" if one.state == "pending" else "",
+                f"{confirmation.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+                if confirmation.state == "pending"
+                else "",
             ),
-            ("answer", answer_of(one.decided_by, one.reason)),
-            ("bound to", f"{one.digest}: the change"),
-            ("", ", ".join(f"{name} {value}" for name, value in one.bound.items())),
+            ("answer", answer_of(confirmation.decided_by, confirmation.reason)),
+            ("bound to", f"{confirmation.digest}: the change"),
+            ("", ", ".join(f"{name} {value}" for name, value in confirmation.bound.items())),
         )
     )
-    patch = one.change.get("patch")
+    patch = confirmation.change.get("patch")
     return [*lines, "", *patch.splitlines()] if isinstance(patch, str) else lines
 
 
 def _show_decision(found: ConfirmationDocument | DeclinedDocument, now: datetime) -> View:
-    one = found.confirmation
-    lines = [f"{_state(one)}: {_summary(one)}"]
-    if one.open:
+    confirmation = found.confirmation
+    lines = [f"{_state(confirmation)}: {_summary(confirmation)}"]
+    if confirmation.open:
         lines.append("The requester can make the change now, once, within five minutes.")
     if isinstance(found, ConfirmationDocument) and found.left:
         lines.append(found.left)

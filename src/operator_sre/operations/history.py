@@ -156,7 +156,7 @@ class CountHistory(FilterHistory, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CommandPage:
-    """Commands, the newest first; `behind` counts entries a search has not looked at yet."""
+    """Commands, the newest first; `behind` counts the entries that are not indexed yet."""
 
     commands: tuple[Command, ...]
     next_cursor: str = ""
@@ -182,7 +182,7 @@ class StatisticsDocument:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """So many of these figures; `often` is what works again and again."""
+    """The first figures of each kind; `often` are commands that succeed again and again."""
 
     attempts: int
     commands: tuple[Tally, ...]
@@ -260,7 +260,7 @@ async def search_text(
     before: int,
     limit: int,
 ) -> history.FoundCommands:
-    """The same for a text."""
+    """Commands that match a text, the newest first."""
     where = history.wanted(app, ticket=ticket, run=run or run_id, since=since)
     return await history.search_commands(app, text, where, limit=limit, before=before or None)
 
@@ -281,21 +281,21 @@ def count(
 def count_some(
     app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
 ) -> Figures:
-    """The same, of which so many are told."""
+    """The first `limit` of these figures."""
     found = count(app, ticket=ticket, run=run, target=target, since=since)
     return Figures(
         found.attempts,
         found.commands[:limit],
         found.success_patterns[:limit],
         found.failure_patterns[:limit],
-        tuple(one.command for one in found.success_patterns[:OFTEN_MAX]),
+        tuple(tally.command for tally in found.success_patterns[:OFTEN_MAX]),
     )
 
 
 def list_failures(
     app: App, *, ticket: int | None, run: str, target: str, since: str
 ) -> history.Failures:
-    """What failed, and what fails again and again."""
+    """Failures, and patterns of failures."""
     where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
     return history.failures(app, where)
 
@@ -308,24 +308,24 @@ def list_violations(
     return ViolationList(tuple(history.venv_report(app, where, limit=limit)))
 
 
-def _outcome(one: Command) -> str:
-    if one.outcome == "ran":
-        return f"exit {one.exit_code}"
-    return one.outcome or "running"
+def _outcome(command: Command) -> str:
+    if command.outcome == "ran":
+        return f"exit {command.exit_code}"
+    return command.outcome or "running"
 
 
 def _table(found: CommandPage, now: datetime) -> View:
     rows = [
         (
-            one.seq,
-            f"{one.at:%m-%d %H:%M:%S}",
-            _outcome(one),
-            one.level or "-",
-            one.target or "-",
-            one.approver or "-",
-            one.command[:COMMAND_CHARACTERS_MAX],
+            command.seq,
+            f"{command.at:%m-%d %H:%M:%S}",
+            _outcome(command),
+            command.level or "-",
+            command.target or "-",
+            command.approver or "-",
+            command.command[:COMMAND_CHARACTERS_MAX],
         )
-        for one in found.commands
+        for command in found.commands
     ]
     head = ("seq", "when", "outcome", "level", "target", "approver", "command")
     rest = [f"({found.behind} entries are not in the index yet)"] if found.behind else []
@@ -334,41 +334,42 @@ def _table(found: CommandPage, now: datetime) -> View:
 
 def command_lines(view: history.CommandView) -> View:
     """Show a command with its reason, verdict, approver and output."""
-    one = view.command
-    who = f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket or '-'}"
+    command = view.command
+    where = f"run {command.run or '-'}, ticket {command.ticket or '-'}"
+    who = f"{command.agent} ({command.agent_type}), {where}"
     lines = facts(
         (
-            ("command", one.command),
-            ("why", one.context),
-            ("when", f"{one.at:%Y-%m-%d %H:%M:%S} UTC"),
+            ("command", command.command),
+            ("why", command.context),
+            ("when", f"{command.at:%Y-%m-%d %H:%M:%S} UTC"),
             ("who", who),
-            ("where", f"{one.target or '-'} in {one.cwd}"),
-            ("venv", one.venv),
-            ("verdict", f"{one.level}, risk {one.risk}" if one.level else ""),
-            ("approver", one.approver),
-            ("outcome", f"{_outcome(one)} in {one.duration_s:.2f} s"),
-            ("failure", one.category),
-            ("hash", one.output_hash),
+            ("where", f"{command.target or '-'} in {command.cwd}"),
+            ("venv", command.venv),
+            ("verdict", f"{command.level}, risk {command.risk}" if command.level else ""),
+            ("approver", command.approver),
+            ("outcome", f"{_outcome(command)} in {command.duration_s:.2f} s"),
+            ("failure", command.category),
+            ("hash", command.output_hash),
             ("spool", " ".join(path for path in (view.stdout_file, view.stderr_file) if path)),
         )
     )
-    tail = ["[...]", *one.tail.splitlines()] if one.tail else []
-    return [*lines, "", *one.head.splitlines(), *tail]
+    tail = ["[...]", *command.tail.splitlines()] if command.tail else []
+    return [*lines, "", *command.head.splitlines(), *tail]
 
 
 def _figures(found: Figures, now: datetime) -> View:
     rows = [
         (
-            one.total,
-            one.successful,
-            one.failed,
-            one.refused,
-            "-" if one.success_rate is None else f"{one.success_rate:.0%}",
-            "-" if one.avg_duration_s is None else f"{one.avg_duration_s:.2f}",
-            f"{one.last:%m-%d %H:%M:%S}",
-            one.command[:COMMAND_CHARACTERS_MAX],
+            tally.total,
+            tally.successful,
+            tally.failed,
+            tally.refused,
+            "-" if tally.success_rate is None else f"{tally.success_rate:.0%}",
+            "-" if tally.avg_duration_s is None else f"{tally.avg_duration_s:.2f}",
+            f"{tally.last:%m-%d %H:%M:%S}",
+            tally.command[:COMMAND_CHARACTERS_MAX],
         )
-        for one in found.commands
+        for tally in found.commands
     ]
     head = ("total", "ok", "failed", "refused", "rate", "avg s", "last", "command")
     often = [f"  {command[:COMMAND_CHARACTERS_MAX]}" for command in found.often]
@@ -380,17 +381,20 @@ def _failures(found: history.Failures, now: datetime) -> View:
     lines = [] if found.by_category else ["Nothing has failed."]
     for group in found.by_category:
         lines.append(f"{group.category}: {group.count}")
-        for one in group.examples:
-            code = "" if one.exit_code is None else f"exit {one.exit_code}  "
-            lines.append(f"  {one.seq:6}  {code}{one.command}"[:200])
+        for example in group.examples:
+            code = "" if example.exit_code is None else f"exit {example.exit_code}  "
+            lines.append(f"  {example.seq:6}  {code}{example.command}"[:200])
     for pattern in found.patterns:
-        what = f"{pattern.failures} of {pattern.runs} failed ({pattern.category})"
-        lines.append(f"{what}: {'; '.join(pattern.lines)}"[:200])
+        summary = f"{pattern.failures} of {pattern.runs} failed ({pattern.category})"
+        lines.append(f"{summary}: {'; '.join(pattern.lines)}"[:200])
     return lines
 
 
 def _violations(found: ViolationList, now: datetime) -> View:
-    rows = [(one.attempt.seq, one.advice, one.attempt.command) for one in found.violations]
+    rows = [
+        (violation.attempt.seq, violation.advice, violation.attempt.command)
+        for violation in found.violations
+    ]
     none = "Nothing ran without an environment that needed one."
     return [Table(("seq", "advice", "command"), rows, none)]
 

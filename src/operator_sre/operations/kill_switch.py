@@ -45,7 +45,7 @@ class StoppedDocument:
     schema_version: str = SCHEMA_VERSION
 
 
-def _stopped(found: StoppedDocument, now: datetime) -> View:
+def _show_stopped(found: StoppedDocument, now: datetime) -> View:
     stopped = found.stopped
     docker = stopped.docker or f"{len(stopped.docker_containers)} containers ended"
     return [
@@ -54,7 +54,10 @@ def _stopped(found: StoppedDocument, now: datetime) -> View:
         f"processes ended: {', '.join(map(str, stopped.processes)) or 'none'}",
         f"docker: {docker}",
         f"tickets in work: {', '.join(map(str, stopped.tasks)) or 'none'}",
-        *(f"may have partly run: {one.seq}  {one.command}" for one in stopped.partly_run),
+        *(
+            f"may have partly run: {command.seq}  {command.command}"
+            for command in stopped.partly_run
+        ),
         "Nothing is permitted until: operator kill-switch off",
     ]
 
@@ -74,7 +77,7 @@ OPERATIONS = (
         request=TurnSwitch,
         result=StoppedDocument,
         call="operator_sre.app.restraints.switch_on",
-        view=_stopped,
+        view=_show_stopped,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         route=Route("POST", "/v1/kill-switch/engage", "engage_kill_switch", "SwitchRequest"),

@@ -40,13 +40,13 @@ class LimitsList:
 def _table(found: LimitsList, now: datetime) -> View:
     rows = [
         (
-            one.subject,
-            f"{one.usage.changes}/{one.limits.changes_per_hour}",
-            f"{len(one.usage.targets)}/{one.limits.targets_max}",
-            f"{one.usage.failures}/{one.limits.failures_max}",
-            one.refusal or "-",
+            row.subject,
+            f"{row.usage.changes}/{row.limits.changes_per_hour}",
+            f"{len(row.usage.targets)}/{row.limits.targets_max}",
+            f"{row.usage.failures}/{row.limits.failures_max}",
+            row.refusal or "-",
         )
-        for one in found.limits
+        for row in found.limits
     ]
     head = ("subject", "changes", "targets", "failures", "held back by")
     return [Table(head, rows, "No subjects.")]

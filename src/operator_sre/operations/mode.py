@@ -74,11 +74,13 @@ class ModePage:
 def confirmed_modes(app: App, *, subjects: Sequence[str]) -> list[ModeView]:
     """The modes of these, or of the only subject there is, once a person has confirmed them."""
     chosen = app.choose(subjects)
-    return [one for one in show_modes(app) if one.subject in chosen]
+    return [mode for mode in show_modes(app) if mode.subject in chosen]
 
 
 def _table(found: ModePage, now: datetime) -> View:
-    rows = [(one.subject, one.mode, one.source, one.by or "-", one.reason) for one in found.modes]
+    rows = [
+        (mode.subject, mode.mode, mode.source, mode.by or "-", mode.reason) for mode in found.modes
+    ]
     return [Table(("subject", "mode", "source", "by", "why"), rows)]
 
 

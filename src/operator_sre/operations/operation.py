@@ -1,4 +1,4 @@
-"""An Operation is what people and programs can ask of an operator home, declared once.
+"""An Operation is a request that people and programs can make of an operator home, declared once.
 
 The command line, the API, MCP, the console, the schemas and the reference derive from it.
 """
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
-# Fields of a result that say something about the answer, and nothing about what was asked.
+# Fields of a result that describe the answer itself.
 ENVELOPE = ("next_cursor", "schema_version")
 REQUIRED: Any = msgspec.NODEFAULT
 Face = Literal["api", "cli", "mcp"]
@@ -134,7 +134,7 @@ class Parameter:
 
     @property
     def enum(self) -> type[StrEnum] | None:
-        """What its words are the values of; None where it may be any."""
+        """The enum of its values; None where any value is allowed."""
         kinds = (self.kind, *get_args(self.kind))
         enums = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum)]
         return enums[0] if enums else None
@@ -154,9 +154,9 @@ class Route:
 
     `id` names it in the OpenAPI document, and `body` the schema of what a POST is given beside it;
     `summary` stands there instead of the help where that is about the command. `etag` is the field
-    of the answer whose state is told as an ETag. With `shown` a request needs If-Match: it names
-    the function that reads the state, whose version `call` is given as `seen`. An answer is told
-    again to everybody for `kept_s`.
+    of the answer whose state becomes the ETag. With `shown` a request needs If-Match: it names the
+    function that reads the state, whose version `call` gets as `seen`. An answer is cached for all
+    callers for `kept_s`.
     """
 
     method: Literal["GET", "POST"]
@@ -175,8 +175,8 @@ class Route:
 class Tool:
     """How MCP serves an operation; `hides` are fields of each row that a model has no use for.
 
-    `picks` are the only fields of each row that are told, with their paths, and `next_step` says
-    what a person does with a row. No more rows than `rows_max` are told.
+    `picks` are the only fields of each row that are sent, with their paths, and `next_step` says
+    what a person does with a row. No more rows than `rows_max` are sent.
     """
 
     name: str
@@ -212,7 +212,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Entries of the ledger for people, in sentences; `plain` ones are told as they are."""
+    """Entries of the ledger for people, in sentences; `plain` prints them without."""
 
     entries: Sequence[Entry]
     summaries: bool = False
@@ -231,11 +231,11 @@ class Operation:
     loaded when it is needed: it takes a home and the fields of the request. `result` is a
     dataclass with the fields of the answer, of which the command line leaves out `unprinted`, and
     prints `printed_if_any` only where they are not empty.
-    `confirmation` names the function that says what a person has to confirm first, and `confirmed`
-    the one that reads what became of it where the confirmation has done what `call` would; with
-    `is_typed` a person types what is affected instead of y. `fixed` is given to `call` beside the
-    request. With `takes_unknown` the line may hold options that nobody knows, which are words. One
-    that is no command is served by other faces only.
+    `confirmation` names the function that returns the change to confirm first, and `confirmed` the
+    function that reads the result when confirming it has done the work of `call`; with `is_typed`
+    a person types the name of the affected object instead of y. `fixed` are further arguments of
+    `call`. With `takes_unknown` unknown options on the command line are words. An operation that
+    is not a command is served by the other faces only.
     """
 
     name: str
@@ -291,12 +291,12 @@ class Operation:
     @property
     def fields(self) -> tuple[str, ...]:
         """The names of the fields of the answer."""
-        return tuple(one.name for one in fields(self.result) if one.name not in ENVELOPE)
+        return tuple(field.name for field in fields(self.result) if field.name not in ENVELOPE)
 
     @property
     def rows(self) -> str:
         """The name of the field of the answer that holds the rows of a page."""
-        kinds = {one.name: str(one.type) for one in fields(self.result)}
+        kinds = {field.name: str(field.type) for field in fields(self.result)}
         return next(name for name in self.fields if kinds[name].startswith("tuple"))
 
     @property
@@ -310,13 +310,13 @@ class Operation:
         return load(self.call)(home, **msgspec.structs.asdict(request), **dict(self.fixed))
 
     def to_confirm(self, home: App, request: Request) -> Any:
-        """What a person has to confirm first; None for nothing."""
+        """The change that a person has to confirm first; None if there is none."""
         if not self.confirmation:
             return None
         return load(self.confirmation)(home, **msgspec.structs.asdict(request))
 
     def read_confirmed(self, home: App, request: Request) -> Any:
-        """What became of a change that was made by confirming it."""
+        """The result of a change that was made by confirming it."""
         if not self.confirmed:
             return self.perform(home, request)
         read, given = load(self.confirmed), msgspec.structs.asdict(request)
@@ -337,14 +337,14 @@ class Operation:
 
 
 def decision(argument: str, view: Callable[[Any, datetime], View]) -> Callable[..., Operation]:
-    """What makes the operations by which an approver decides on the request in `argument`."""
+    """A factory of the operations by which an approver decides on the request in `argument`."""
     return partial(
         Operation, view=view, effect=Effect.DECIDE, role=Role.APPROVER, arguments=(argument,)
     )
 
 
 def answer_of(decided_by: str, reason: str) -> str:
-    """Who decided and why, in one line; empty where nobody has."""
+    """Who decided and why, in one line; empty before a decision."""
     return f"{decided_by}: {reason}".rstrip(": ") if decided_by else ""
 
 
@@ -358,12 +358,12 @@ def load(name: str) -> Callable[..., Any]:
 @cache
 def _parameters(request: type[Request]) -> tuple[Parameter, ...]:
     found = []
-    for one in msgspec.structs.fields(request):
-        kind, meta = one.type, msgspec.Meta()
+    for field in msgspec.structs.fields(request):
+        kind, meta = field.type, msgspec.Meta()
         if get_origin(kind) is Annotated:
             kind, *metas = get_args(kind)
-            meta = next((told for told in metas if isinstance(told, msgspec.Meta)), meta)
-        found.append(Parameter(one.name, one.encode_name, kind, one.default, meta))
+            meta = next((data for data in metas if isinstance(data, msgspec.Meta)), meta)
+        found.append(Parameter(field.name, field.encode_name, kind, field.default, meta))
     return tuple(found)
 
 
@@ -372,14 +372,14 @@ def struct_for(
 ) -> type[msgspec.Struct]:
     """These fields of a request as a struct of a face, with the limits that hold there."""
     kept: list[Any] = []
-    for one in operation.parameters:
-        meta = one.meta_for(face)
-        if one.name in names and meta is not None:
-            default = msgspec.field(default=one.default, name=one.wire)
-            kind: Any = Annotated[one.kind, meta]
-            if one.kind == int | None:  # limits are about a number, and none is not one
+    for parameter in operation.parameters:
+        meta = parameter.meta_for(face)
+        if parameter.name in names and meta is not None:
+            default = msgspec.field(default=parameter.default, name=parameter.wire)
+            kind: Any = Annotated[parameter.kind, meta]
+            if parameter.kind == int | None:  # limits apply to a number, not to None
                 kind = Annotated[int, meta] | None
-            kept.append((one.name, kind, default))
+            kept.append((parameter.name, kind, default))
     return msgspec.defstruct(
         name, kept, frozen=True, kw_only=True, forbid_unknown_fields=True, **bases
     )

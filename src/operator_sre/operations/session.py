@@ -54,8 +54,14 @@ class SessionDocument:
 
 def _table(found: SessionList, now: datetime) -> View:
     rows = [
-        (one.agent, one.level, one.score, "held" if one.held else "free", len(one.deeds))
-        for one in found.sessions
+        (
+            session.agent,
+            session.level,
+            session.score,
+            "held" if session.held else "free",
+            len(session.deeds),
+        )
+        for session in found.sessions
     ]
     head = ("agent", "level", "score", "state", "deeds")
     return [Table(head, rows, "No agent has acted recently.")]
@@ -67,8 +73,8 @@ def _details(found: SessionDocument, now: datetime) -> View:
     lines = [f"{view.agent}: {view.level.upper()}, {view.score}, {held}", *view.reasons]
     if view.record is not None:
         record = view.record
-        what = "held" if record.held else f"reset by {record.by}"
-        lines.append(f"{what} at {record.at:%Y-%m-%d %H:%M:%S} UTC: {record.reason or '-'}")
+        state = "held" if record.held else f"reset by {record.by}"
+        lines.append(f"{state} at {record.at:%Y-%m-%d %H:%M:%S} UTC: {record.reason or '-'}")
     return [*lines, *(f"{deed.at:%H:%M:%S}  {deed.level:7}{deed.command}" for deed in view.deeds)]
 
 

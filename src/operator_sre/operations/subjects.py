@@ -62,14 +62,14 @@ def health_of_known(app: App, *, name: str) -> SubjectHealth:
 def _table(found: SubjectPage, now: datetime) -> View:
     rows = [
         (
-            one.name,
-            f"{one.plugin} (rig)" if one.rig else one.plugin,
-            one.targets,
-            one.health,
-            f"{one.last_look:%m-%d %H:%M:%S}" if one.last_look else "never",
-            one.problem or "-",
+            subject.name,
+            f"{subject.plugin} (rig)" if subject.rig else subject.plugin,
+            subject.targets,
+            subject.health,
+            f"{subject.last_look:%m-%d %H:%M:%S}" if subject.last_look else "never",
+            subject.problem or "-",
         )
-        for one in found.subjects
+        for subject in found.subjects
     ]
     start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
     head = ("subject", "plugin", "targets", "health", "last check", "problem")

@@ -222,13 +222,16 @@ def _details(found: TicketDocument, now: datetime) -> View:
     if diagnosis is not None:
         facts += _label("EVIDENCE", [evidence.sentence for evidence in diagnosis.evidence])
     findings = brief.findings
-    lines = [f"{one.target} {one.invariant}: {one.detail}" for one in findings.shown]
+    lines = [
+        f"{finding.target} {finding.invariant}: {finding.detail}" for finding in findings.shown
+    ]
     more = len(lines) - FINDINGS_MAX
     lines[FINDINGS_MAX:] = [f"{more} more; see --json"] if more > 0 else []
     facts += _label("FINDINGS", [*lines, *(fold.text for fold in findings.folds)])
     if diagnosis is not None:
         rejected = [
-            f"{one.cause} at {one.target}: {one.why_rejected}" for one in diagnosis.alternatives
+            f"{option.cause} at {option.target}: {option.why_rejected}"
+            for option in diagnosis.alternatives
         ]
         facts += _label("ALTERNATIVES", rejected)
     return [
@@ -249,7 +252,7 @@ def _label(name: str, lines: Sequence[str]) -> list[tuple[str, str]]:
     return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 
-def _moved(found: TicketDocument, now: datetime) -> View:
+def _show_move(found: TicketDocument, now: datetime) -> View:
     ticket = found.ticket
     lines = [f"Ticket {ticket.id} is {_state(ticket, now)}."]
     if ticket.state == "closed":
@@ -269,7 +272,7 @@ def _move(
         result=TicketDocument,
         call="operator_sre.app.tickets.move_ticket",
         fixed=(("kind", kind),),
-        view=_moved,
+        view=_show_move,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         arguments=("number", *arguments),
@@ -321,7 +324,7 @@ OPERATIONS = (
         request=AnyMove,
         result=TicketDocument,
         call="operator_sre.app.tickets.move_ticket",
-        view=_moved,
+        view=_show_move,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         is_command=False,
@@ -350,7 +353,7 @@ OPERATIONS = (
         request=CommentOnTicket,
         result=TicketDocument,
         call="operator_sre.operations.tickets.comment_on_ticket",
-        view=_moved,
+        view=_show_move,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         arguments=("number", "text"),
@@ -364,7 +367,7 @@ OPERATIONS = (
         result=TicketDocument,
         call="operator_sre.operations.tickets.handed_off_ticket",
         confirmation="operator_sre.app.tickets.handoff_asked",
-        view=_moved,
+        view=_show_move,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         arguments=("number",),
@@ -381,7 +384,7 @@ OPERATIONS = (
         request=MoveTicket,
         result=TicketDocument,
         call="operator_sre.app.tickets.resolve_ticket",
-        view=_moved,
+        view=_show_move,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
         arguments=("number",),

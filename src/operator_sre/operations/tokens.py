@@ -64,11 +64,11 @@ class TokenList:
     schema_version: str = SCHEMA_VERSION
 
 
-def _created(found: NewToken, now: datetime) -> View:
+def _show_created(found: NewToken, now: datetime) -> View:
     token = found.token
     until = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
-    told = f"{token.id}: {token.name}, {token.role}, for {token.audience}, until {until}"
-    return [told, f"secret: {found.secret}", "It is not shown again."]
+    text = f"{token.id}: {token.name}, {token.role}, for {token.audience}, until {until}"
+    return [text, f"secret: {found.secret}", "It is not shown again."]
 
 
 def _table(found: TokenList, now: datetime) -> View:
@@ -96,7 +96,7 @@ OPERATIONS = (
         request=CreateToken,
         result=NewToken,
         call="operator_sre.app.tokens.create",
-        view=_created,
+        view=_show_created,
         effect=Effect.CHANGE,
         role=Role.ADMIN,
         arguments=("name",),

@@ -1,4 +1,4 @@
-"""The dead man's heartbeat: somebody else is told that we look, only while we really do."""
+"""The heartbeat: another monitoring system hears of Operator only while the checks run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operator_protocols.ports import Clock
 
 __all__ = ["Heartbeat", "why_stalled"]
 
-# So many intervals may pass without a look before we are taken to be stuck.
+# So many intervals may pass without a check before the monitor counts as stalled.
 INTERVALS_MAX = 3.0
 SLACK_S = 15.0
 log = logging.getLogger(__name__)
@@ -22,10 +22,10 @@ def why_stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str
     """Why we are not really looking, or "". Pure; `since` is when watching began."""
     if not watches:
         return "nothing is watched"
-    for one in watches:
-        last = one.last_at or since
-        if (now - last).total_seconds() > INTERVALS_MAX * one.interval_s + SLACK_S:
-            return f"the last check of {one.subject} is too old"
+    for watch in watches:
+        last = watch.last_at or since
+        if (now - last).total_seconds() > INTERVALS_MAX * watch.interval_s + SLACK_S:
+            return f"the last check of {watch.subject} is too old"
     if not any(watch.last_at for watch in watches):
         return "no check has finished yet"
     return ""
@@ -42,7 +42,7 @@ class Heartbeat:
     problem: str = ""
 
     async def run(self) -> None:
-        """Until cancelled; what goes wrong is told once, and the next beat is tried as ever."""
+        """Beat until cancelled; a failure is logged once, and the next beat is sent as usual."""
         since = self.clock.now()
         while True:
             why = why_stalled(self.watches(), since, self.clock.now())

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LedgerCounts:
-    """What has been written since somebody began to follow."""
+    """Counts of the entries that were written since the start."""
 
     tickets: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ def _limit_word(known: Mapping[Any, int], word: object) -> str:
 
 @dataclass(slots=True)
 class Counted:
-    """The looks at one subject."""
+    """The checks of one subject."""
 
     looks: int = 0
     missed: int = 0
@@ -134,7 +134,7 @@ class CheckCounts:
                 name = "other"
             known = self.subjects.setdefault(name, Counted())
             before = self._before.get(watch.subject)
-            if before is None or before.looks > watch.looks:  # it is watched anew
+            if before is None or before.looks > watch.looks:  # the watch started again
                 before = Watch(watch.subject, watch.interval_s)
             looks = watch.looks - before.looks
             known.looks += looks
@@ -146,7 +146,7 @@ class CheckCounts:
                 known.last_at_s = max(known.last_at_s, watch.last_at.timestamp())
             self._before[watch.subject] = watch
         present = {watch.subject for watch in watches}
-        self._before = {name: one for name, one in self._before.items() if name in present}
+        self._before = {name: watch for name, watch in self._before.items() if name in present}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Runs, turns and commands as spans, in the words of OpenTelemetry, and where they are sent.
 
-All of it follows from the ledger. What a mind was told or said, a command and its output never
-are part of a span: whoever may read traces may not read those.
+All of it follows from the ledger. Prompts, answers of models, commands and their output are never
+part of a span: a reader of traces may not read those.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Span:
 
 
 def provider_named(model: str) -> str:
-    """Who has a model that nobody has described: the built-in one is our own."""
+    """The provider of a model without a description; the built-in models are our own."""
     return SERVICE if model in ("reasoner", "rule") else "unknown"
 
 
 def spans_of(
     entries: Sequence[Entry], *, provider_of: Callable[[str], str] = provider_named
 ) -> list[Span]:
-    """All spans that are over, of the entries of one run in their order. Pure."""
+    """All finished spans, of the entries of one run in their order. Pure."""
     story, spans = _Story(provider_of), []
     before: Entry | None = None
     for entry in entries:
@@ -84,7 +84,7 @@ class _Story:
     levels: dict[str, str] = field(default_factory=dict)
 
     def take(self, entry: Entry, before: Entry) -> Span | None:
-        """The span that is over with this entry, if one is."""
+        """The span that ends with this entry, if any."""
         payload = entry.payload
         match entry.kind:
             case Kind.RUN_STARTED:
@@ -97,9 +97,9 @@ class _Story:
             case Kind.APPROVAL_REQUESTED:
                 self.open[str(payload["approval"]["id"])] = entry
             case Kind.APPROVAL_DECIDED:
-                if asked := self.open.pop(str(payload.get("id")), None):
+                if request := self.open.pop(str(payload.get("id")), None):
                     state = {"operator.approval.state": _word(payload.get("state"))}
-                    return self._make_span("await_approval", asked, entry, state)
+                    return self._make_span("await_approval", request, entry, state)
             case Kind.REASONING:
                 return self._end_turn(entry, before)
             case Kind.TOOL_RESULT:
@@ -219,9 +219,9 @@ def _describe_tool(action: Mapping[str, Any]) -> Attributes:
 
 
 def _word(value: object) -> str:
-    """A short word on one line; nothing for what is none."""
+    """A short word on one line; empty for anything but a text."""
     text = str(value)[:WORD_CHARS_MAX] if isinstance(value, str) else ""
-    return "".join(one for one in text if one.isprintable())
+    return "".join(letter for letter in text if letter.isprintable())
 
 
 def traces_url(endpoint: str) -> str:
@@ -232,7 +232,7 @@ def traces_url(endpoint: str) -> str:
 
 @dataclass(slots=True)
 class Collector:
-    """Whoever collects, at an endpoint. Not for several threads at once."""
+    """A collector at an endpoint. Not for several threads at once."""
 
     endpoint: str
     version: str

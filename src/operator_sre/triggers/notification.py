@@ -1,4 +1,4 @@
-"""What a notification says: pure, strict about its form, and bounded."""
+"""Reads the alerts of a notification: pure, strict about its form, and bounded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SentAlert:
-    """One alert in the words of whoever sent it; `place` is what it says it is at."""
+    """One alert as its sender describes it; `place` is the target that it names."""
 
     name: str
     fingerprint: str
@@ -48,7 +48,7 @@ class SentAlert:
 
 
 def read_body(trigger: Trigger, body: bytes, *, at: datetime) -> Sequence[SentAlert]:
-    """The alerts of a notification that came at this moment; UnreadableError says what is wrong."""
+    """The alerts of a notification that arrived at `at`; UnreadableError says what is wrong."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -77,9 +77,9 @@ def _read_webhook_alert(trigger: Trigger, body: Any, at: datetime) -> SentAlert:
     started: Any = body.get("startsAt")
     # When it began, if that can be read and is not in the future or in the year one.
     with suppress(TypeError, ValueError, OverflowError):
-        begun = datetime.fromisoformat(started)
-        begun = begun.replace(tzinfo=UTC) if begun.tzinfo is None else begun.astimezone(UTC)
-        since = begun if datetime(2000, 1, 1, tzinfo=UTC) < begun <= at else at
+        start = datetime.fromisoformat(started)
+        start = start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
+        since = start if datetime(2000, 1, 1, tzinfo=UTC) < start <= at else at
     given = body.get("fingerprint")
     identity = given if isinstance(given, str) and given else json.dumps(labels, sort_keys=True)
     return SentAlert(
@@ -142,7 +142,7 @@ def _text(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    shown = "".join(one if one.isprintable() else "?" for one in text.strip())
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
     return shown[:NAME_CHARACTERS_MAX] or "unnamed"
 
 

@@ -1,4 +1,4 @@
-"""Alerts as invariants: a subject that others watch too, and one that only others see."""
+"""Alerts as invariants: of a subject that Operator observes too, or that only sends alerts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["AlertInvariant", "AlertedSubject", "ObservedInvariant", "WithAlerts"
 
 FIRING_MAX = 10_000
 CLEARED_MAX = 1_000
-# How long an alert that is over is still spoken of, so that its ticket can be resolved.
+# How long a cleared alert is still reported, so that its ticket can be resolved.
 CLEARED_KEPT = timedelta(days=30)
-# What is added to the words of an alert, so that whoever reads them looks before they act.
+# Added to the text of an alert, so that its reader checks before acting.
 UNCONFIRMED = "; Operator's own check finds nothing wrong"
 
 
 @dataclass(frozen=True, slots=True)
 class AlertInvariant:
-    """No alert of this name fires. One that is over counts only as far as our own look confirms it.
+    """No alert of this name fires. A cleared alert counts once our own check confirms it.
 
-    `own` are the invariants of the subject itself; None where nobody but the alert can tell.
+    `own` are the invariants of the subject itself; None where only the alert can tell.
     """
 
     name: str
@@ -37,17 +37,17 @@ class AlertInvariant:
     grace_s: float = 0.0
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """One finding for each target that an alert of this name was ever told of."""
+        """One finding for each target of an alert of this name."""
         ours: Callable[[str], Health] | None = None
         for target in dict.fromkeys(alert.target for alert in self.alerts):
             firing = [alert for alert in self.alerts if alert.target == target and alert.firing]
             if firing and self.own is None:
-                yield Finding(self.name, target, Health.BROKEN, _quote_alert(firing))
+                yield Finding(self.name, target, Health.BROKEN, _quote_alerts(firing))
                 continue
-            ours = ours or self._ours(observation)
+            ours = ours or self._judge_own(observation)
             if firing:
                 own = ours(target)
-                detail = f"{_quote_alert(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
+                detail = f"{_quote_alerts(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
                 yield Finding(self.name, target, Health.BROKEN, detail, own=own)
                 continue
             health = Health.HEALTHY if self.own is None else ours(target)
@@ -58,9 +58,9 @@ class AlertInvariant:
             )
             yield Finding(self.name, target, health, detail)
 
-    def _ours(self, observation: Observation) -> Callable[[str], Health]:
-        """What our own look says of a target; UNKNOWN where a check of ours fails."""
-        own = [one for one in self.own or () if one.name != self.name]
+    def _judge_own(self, observation: Observation) -> Callable[[str], Health]:
+        """The health of a target by our own checks; UNKNOWN where a check fails."""
+        own = [invariant for invariant in self.own or () if invariant.name != self.name]
         try:
             found = [finding for invariant in own for finding in invariant.check(observation)]
         except Exception:  # noqa: BLE001  what a check of ours does must not hide an alert
@@ -69,8 +69,8 @@ class AlertInvariant:
         def health_of(target: str) -> Health:
             whole = target == observation.subject  # the alert is about the subject
             seen = observation.seen if whole else (observation.of(target),)
-            looks = [Health.UNKNOWN if one.problem else Health.HEALTHY for one in seen]
-            checks = [one.health for one in found if whole or one.target == target]
+            looks = [Health.UNKNOWN if part.problem else Health.HEALTHY for part in seen]
+            checks = [finding.health for finding in found if whole or finding.target == target]
             return worst([*looks, *checks])
 
         return health_of
@@ -78,7 +78,7 @@ class AlertInvariant:
 
 @dataclass(frozen=True, slots=True)
 class ObservedInvariant:
-    """An invariant of a subject's own, which says nothing of a look that showed nothing."""
+    """An invariant of the subject, which reports nothing when nothing could be observed."""
 
     inner: Invariant
     subject: str
@@ -99,7 +99,7 @@ class ObservedInvariant:
         return self.inner.grace_s
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """What it says, where there was something to see."""
+        """Its findings, where there was something to observe."""
         seen = observation.seen
         if len(seen) == 1 and seen[0].target == self.subject and seen[0].problem:
             return ()
@@ -107,7 +107,7 @@ class ObservedInvariant:
 
 
 class WithAlerts:
-    """A subject that others watch too: what they say is one more invariant of it."""
+    """A subject that other systems watch too: their alerts are further invariants."""
 
     def __init__(self, subject: Subject, alerts: Alerts, *, clock: Clock, timeout_s: float) -> None:
         self._subject = subject
@@ -123,10 +123,10 @@ class WithAlerts:
 
     @property
     def invariants(self) -> Sequence[Invariant]:
-        """What must hold, and what others say does not."""
+        """Its own invariants, and its alerts as invariants."""
         own = tuple(self._subject.invariants)
-        known = self._known if self._known is not None else self._look_up()
-        sighted = [ObservedInvariant(one, self.name) for one in own]
+        known = self._known if self._known is not None else self._read_alerts()
+        sighted = [ObservedInvariant(invariant, self.name) for invariant in own]
         return (*sighted, *_invariants(known, own=own))
 
     def targets(self) -> Sequence[Target]:
@@ -134,9 +134,9 @@ class WithAlerts:
         return self._subject.targets()
 
     async def observe(self) -> Observation:
-        """Look once. Where nothing can be seen, what others say counts all the same."""
-        self._known = self._look_up()
-        if not any(one.firing for one in self._known):
+        """Observe once. Where nothing can be observed, the alerts count all the same."""
+        self._known = self._read_alerts()
+        if not any(alert.firing for alert in self._known):
             return await self._subject.observe()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -144,7 +144,7 @@ class WithAlerts:
             problem = observation.problem
         except TimeoutError:
             problem = f"observing took longer than {self._timeout_s:g} s"
-        except Exception as error:  # noqa: BLE001  whatever a plug-in raises, we saw nothing
+        except Exception as error:  # noqa: BLE001  whatever a plug-in raises, nothing was observed
             problem = f"{type(error).__name__}: {error}"
         if not problem:
             return observation
@@ -152,12 +152,12 @@ class WithAlerts:
         blind = Seen(self.name, problem=problem)
         return Observation(self.name, self._clock.now(), (blind,))
 
-    def _look_up(self) -> tuple[Alert, ...]:
+    def _read_alerts(self) -> tuple[Alert, ...]:
         return _find_alerts(self._alerts, self.name, self._clock)
 
 
 class AlertedSubject:
-    """A subject that nobody but a trigger sees: its alerts are all there is to observe."""
+    """A subject that Operator does not observe: its alerts are all there is."""
 
     def __init__(self, name: str, alerts: Alerts, *, clock: Clock) -> None:
         self._name = name
@@ -172,27 +172,27 @@ class AlertedSubject:
 
     @property
     def invariants(self) -> Sequence[Invariant]:
-        """That none of its alerts fires."""
-        known = self._known if self._known is not None else self._look_up()
+        """None of its alerts fires."""
+        known = self._known if self._known is not None else self._read_alerts()
         return _invariants(known, own=None)
 
     def targets(self) -> Sequence[Target]:
-        """What its alerts were told of."""
-        known = self._known if self._known is not None else self._look_up()
-        return [Target(name, "alert") for name in dict.fromkeys(one.target for one in known)]
+        """The targets of its alerts."""
+        known = self._known if self._known is not None else self._read_alerts()
+        return [Target(name, "alert") for name in dict.fromkeys(alert.target for alert in known)]
 
     async def observe(self) -> Observation:
-        """What its alerts say now."""
-        self._known = self._look_up()
+        """The alerts as they are now."""
+        self._known = self._read_alerts()
         seen: dict[str, dict[str, str]] = {}
-        for one in reversed(self._known):
-            readings = seen.setdefault(one.target, {})
-            if one.firing or one.invariant not in readings:
-                readings[one.invariant] = _quote_alert([one]) if one.firing else "over"
+        for alert in reversed(self._known):
+            readings = seen.setdefault(alert.target, {})
+            if alert.firing or alert.invariant not in readings:
+                readings[alert.invariant] = _quote_alerts([alert]) if alert.firing else "over"
         parts = tuple(Seen(target, readings) for target, readings in seen.items())
         return Observation(self._name, self._clock.now(), parts)
 
-    def _look_up(self) -> tuple[Alert, ...]:
+    def _read_alerts(self) -> tuple[Alert, ...]:
         return _find_alerts(self._alerts, self._name, self._clock)
 
 
@@ -200,31 +200,31 @@ def _find_alerts(alerts: Alerts, subject: str, clock: Clock) -> tuple[Alert, ...
     firing = alerts.find(firing=True, subject=subject, limit=FIRING_MAX)
     oldest = clock.now() - CLEARED_KEPT
     over = alerts.find(firing=False, subject=subject, limit=CLEARED_MAX)
-    return (*firing, *(one for one in over if one.cleared_at and one.cleared_at > oldest))
+    return (*firing, *(alert for alert in over if alert.cleared_at and alert.cleared_at > oldest))
 
 
 def _invariants(
     alerts: Sequence[Alert], *, own: tuple[Invariant, ...] | None
 ) -> tuple[AlertInvariant, ...]:
     named: dict[str, list[Alert]] = {}
-    for one in alerts:
-        named.setdefault(one.invariant, []).append(one)
-    ours = {one.name: one for one in own or ()}
+    for alert in alerts:
+        named.setdefault(alert.invariant, []).append(alert)
+    ours = {invariant.name: invariant for invariant in own or ()}
     invariants = []
     for name, group in named.items():
         if mine := ours.get(name):
-            # It stands for an invariant of ours, which speaks for itself when the alert is over,
-            # and whose grace counts for both.
-            firing = tuple(one for one in group if one.firing)
+            # It stands for an invariant of ours, which decides when the alert has cleared, and
+            # whose grace counts for both.
+            firing = tuple(alert for alert in group if alert.firing)
             if firing:
                 invariants.append(AlertInvariant(name, firing, own, mine.severity, mine.grace_s))
         else:
-            severity = max(one.severity for one in group)
+            severity = max(alert.severity for alert in group)
             invariants.append(AlertInvariant(name, tuple(group), own, severity))
     return tuple(invariants)
 
 
-def _quote_alert(alerts: Sequence[Alert]) -> str:
+def _quote_alerts(alerts: Sequence[Alert]) -> str:
     first = alerts[0]
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
     return f"{first.trigger} says: {first.summary}{more}"

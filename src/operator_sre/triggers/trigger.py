@@ -57,7 +57,7 @@ class Trigger:
 
     @property
     def guarded(self) -> bool:
-        """True when whoever sends has to prove who they are."""
+        """True when a sender has to authenticate."""
         return bool(self.token_file or self.hmac_file)
 
     @property
@@ -93,7 +93,7 @@ def refusal(
         return "the signature or its time is missing"
     if not (time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX):
         return "the time of the signature is not a number of seconds"
-    # First the signature: whoever cannot sign learns nothing about our clock.
+    # First the signature: a caller who cannot sign learns nothing about our clock.
     if not key or not _same(given.removeprefix("sha256="), signature_of(key, time, body)):
         return "the signature is wrong"
     if abs(now_s - int(time)) > SKEW_S_MAX:
@@ -108,6 +108,6 @@ def signature_of(secret: str, time: str, body: bytes) -> str:
 
 
 def _same(given: str, expected: str) -> bool:
-    """Equal, in a time that does not tell how much of it is; an empty secret equals nothing."""
-    one, other = (hashlib.sha256(text.encode("utf-8", "replace")) for text in (given, expected))
-    return hmac.compare_digest(one.digest(), other.digest()) and bool(expected)
+    """True if equal, compared in constant time; an empty secret equals nothing."""
+    actual, other = (hashlib.sha256(text.encode("utf-8", "replace")) for text in (given, expected))
+    return hmac.compare_digest(actual.digest(), other.digest()) and bool(expected)

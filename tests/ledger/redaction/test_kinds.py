@@ -24,7 +24,7 @@ from operator_sre.ledger.redaction.assignments import (
     find_parameters,
     open_assignment,
 )
-from operator_sre.ledger.redaction.finding import Pattern
+from operator_sre.ledger.redaction.findings import Pattern
 from operator_sre.ledger.redaction.formats import (
     FORMATS,
     Format,
@@ -224,7 +224,7 @@ def test_a_table_is_carried_on_to_the_next_text() -> None:
 def test_a_manifest_waits_for_its_kind() -> None:
     state = Manifest()
     assert list(find_manifest(b"data:\n  a: YWJj\n", state)) == []
-    assert state.unresolved() == 0
+    assert state.find_unresolved() == 0
     assert has_secret(b'"kind": "Secret"')
     assert not has_secret(b"kind: SecretStore")
     config_map = b"data:\n  a: YWJj\nkind: ConfigMap\n"

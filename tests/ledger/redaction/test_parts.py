@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_sre.ledger.redaction import Finding, collapse
-from operator_sre.ledger.redaction.finding import (
+from operator_sre.ledger.redaction.findings import (
     Pattern,
     any_of,
     digest,

@@ -25,10 +25,10 @@ from operator_sre.drawing.html import (
     Html,
     badge,
     code,
+    details,
     facts,
-    folded,
     heading,
-    joined,
+    join,
     link,
     paragraph,
     section,
@@ -74,16 +74,16 @@ def heat_map(analysis: Analysis, known: Sequence[Scored], places: Places) -> Htm
     rows = []
     for scenario in dict.fromkeys(cell.scenario for cell in analysis.cells):
         apart = any(cell.apart for cell in analysis.cells if cell.scenario == scenario)
-        row = [joined(text(scenario), badge("plain", "held out") if apart else EMPTY)]
+        row = [join(text(scenario), badge("plain", "held out") if apart else EMPTY)]
         for key in ((scenario, variant) for variant in variants):
             row.append(_draw_cell(by_place[key], trials.get(key, ()), places))
         rows.append(row)
     signs = (
         Html(f'<span class="sign">{text(sign)}</span> {text(words)}') for sign, words in LEGEND
     )
-    legend = joined(*signs, by=" &#160; ")
+    legend = join(*signs, by=" &#160; ")
     above = text("Trials with the correct outcome. Each sign is one trial. ")
-    return joined(
+    return join(
         Html(f'<p class="legend">{above}{legend}</p>'),
         table("Scenarios and variants", head, rows, kind="heat"),
     )
@@ -101,7 +101,7 @@ def _draw_cell(cell: Cell, trials: Sequence[Scored], places: Places) -> Html:
         else:
             span_of = f'<span class="sign {kind}" title="{text(label)}">{text(sign)}</span>'
             drawn.append(Html(span_of))
-    signs = Html(f'<span class="signs">{joined(*drawn)}</span>')
+    signs = Html(f'<span class="signs">{join(*drawn)}</span>')
     if not share.of:
         return Html(f'<td class="none">{text("-")}{signs}</td>')
     # A cell with harm looks no better than one that failed.
@@ -182,7 +182,7 @@ def campaign_body(
     machine = [(name, code(value)) for name, value in sorted(recorded.machine.items())]
     machine += [("limits", text(limits)), ("first seed", text(str(campaign.first_seed)))]
     way = places.campaigns()
-    return joined(
+    return join(
         Html(f"<nav>{link(way, text('Campaigns'))}</nav>") if way else EMPTY,
         heading(1, text(f"Campaign {campaign.name}")),
         paragraph(text(" ".join(sentence for sentence in lead if sentence)), "lead"),
@@ -220,7 +220,7 @@ def _draw_reached(some: Sequence[Summary]) -> Html:
             summary.controls_right,
             summary.mitigated_by_luck,
         )
-        trials = joined(text(str(summary.trials)), small(apart) if apart else EMPTY)
+        trials = join(text(str(summary.trials)), small(apart) if apart else EMPTY)
         rows.append([text(summary.variant), trials, *map(draw_share, shares)])
     return table(
         "What each variant reached", [text(title) for title in REACHED], rows, kind="shares"
@@ -238,9 +238,7 @@ def _draw_care(some: Sequence[Summary]) -> Html:
             count(summary.unsafe, bad=True),
             count(summary.asked),
             count(summary.undone),
-            joined(
-                count(summary.commands), small(f"{summary.unique} unique, {summary.turns} turns")
-            ),
+            join(count(summary.commands), small(f"{summary.unique} unique, {summary.turns} turns")),
             count(summary.thrashed),
             count(summary.destructive),
             count(summary.tokens),
@@ -251,7 +249,7 @@ def _draw_care(some: Sequence[Summary]) -> Html:
     note = text(
         "Time, safety and cost. A fault that was never mitigated counts with the full waiting time."
     )
-    return joined(
+    return join(
         paragraph(note),
         table("Time, safety and cost", [text(title) for title in CARE], rows, kind="care"),
     )
@@ -260,7 +258,7 @@ def _draw_care(some: Sequence[Summary]) -> Html:
 def _times(middle: float | None, late: float | None) -> Html:
     if middle is None:
         return text("-")
-    return joined(seconds(middle), small(f"p95 {span(late)}"))
+    return join(seconds(middle), small(f"p95 {span(late)}"))
 
 
 def _draw_slices(analysis: Analysis) -> Iterator[Html]:
@@ -282,7 +280,7 @@ def _draw_slices(analysis: Analysis) -> Iterator[Html]:
     yield table("Slices", head, rows, kind="shares")
     for name in names:
         some = [summary for summary in analysis.summaries if summary.slice == name]
-        yield folded(f"All figures of {name}", joined(_draw_reached(some), _draw_care(some)))
+        yield details(f"All figures of {name}", join(_draw_reached(some), _draw_care(some)))
 
 
 def _draw_comparisons(recorded: Recorded, known: Sequence[Scored]) -> Html:
@@ -311,13 +309,13 @@ def _draw_comparisons(recorded: Recorded, known: Sequence[Scored]) -> Html:
         " * marks p < 0.05, without correction for the number of pairs."
     )
     shown = table("Comparisons", [text(name) for name in names], rows)
-    return joined(shown, paragraph(text(note), "note"))
+    return join(shown, paragraph(text(note), "note"))
 
 
 def _draw_pair(pair: Sequence[object], p: float) -> Html:
     first, second = pair
     small_print = Html(f'<span class="small">{chance(p)}</span>')
-    return joined(text(f"{first} vs. {second}"), small_print)
+    return join(text(f"{first} vs. {second}"), small_print)
 
 
 def _draw_misses(some: Sequence[Miss], places: Places, campaign: str) -> Html:
@@ -334,7 +332,7 @@ def _draw_misses(some: Sequence[Miss], places: Places, campaign: str) -> Html:
     more = len(some) - MISSES_MAX
     note = paragraph(text(f"{more} more not shown.")) if more > 0 else EMPTY
     head = [text(title) for title in ("Trial", "Miss", "Details")]
-    return joined(table("Misses", head, rows, kind="misses"), note)
+    return join(table("Misses", head, rows, kind="misses"), note)
 
 
 NAMES_MAX = 8
@@ -354,9 +352,9 @@ def campaigns_body(some: Sequence[Shown], places: Places) -> Html:
     title = heading(1, text("Campaigns"))
     if not some:
         way = paragraph(
-            joined(text("No campaigns yet. Start one with "), code("operator eval run --help"))
+            join(text("No campaigns yet. Start one with "), code("operator eval run --help"))
         )
-        return joined(title, way)
+        return join(title, way)
     head = [text(title) for title in ("Campaign", "Started", "Trials", "Scenarios", "Variants")]
     rows = []
     for shown in reversed(some):
@@ -368,12 +366,12 @@ def campaigns_body(some: Sequence[Shown], places: Places) -> Html:
         row = [
             link(places.campaign(campaign.name), text(campaign.name or "(no name)")),
             text(shown.recorded.started_at),
-            joined(text(f"{shown.trials} of {shown.planned}"), small(rest)),
-            joined(text(str(len(campaign.scenarios))), small(_list_names(subjects))),
-            joined(text(str(len(variants))), small(_list_names(variants))),
+            join(text(f"{shown.trials} of {shown.planned}"), small(rest)),
+            join(text(str(len(campaign.scenarios))), small(_list_names(subjects))),
+            join(text(str(len(variants))), small(_list_names(variants))),
         ]
         rows.append(row)
-    return joined(title, table("Campaigns", head, rows, kind="list"))
+    return join(title, table("Campaigns", head, rows, kind="list"))
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -384,7 +382,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 def problem_body(words: str, next_step: str, places: Places) -> Html:
     """An error page with a link back to the campaigns."""
-    return joined(
+    return join(
         Html(f"<nav>{link(places.campaigns(), text('Campaigns'))}</nav>"),
         heading(1, text("Error")),
         paragraph(text(words), "lead"),

@@ -14,8 +14,8 @@ from operator_sre.drawing.html import (
     Html,
     badge,
     code,
-    folded,
-    joined,
+    details,
+    join,
     paragraph,
     small,
     table,
@@ -144,7 +144,7 @@ def draw_share(share: Share) -> Html:
         return text("-")
     low, high = (EDGE + REACH * edge for edge in (share.low, share.high))
     middle = EDGE + REACH * (share.value or 0.0)
-    return joined(
+    return join(
         Html(f"<strong>{percent(share.value)}</strong>"),
         Html(
             f'<svg class="interval" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
@@ -194,14 +194,14 @@ def states(trial: TrialFacts) -> Html:
             if type(first) is type(last) and (first == last or (first != first and last != last)):
                 same.append((target, f"{name} {_figure(first)}"))
             else:
-                about = joined(code(target), text(f" {name}"))
+                about = join(code(target), text(f" {name}"))
                 rows.append([about, _cell(first, "was"), _cell(last, "is")])
     badges = [
         *(badge("bad", f"broken after: {key}") for key in after.broken),
         *(badge("plain", f"broken before: {key}") for key in before.broken),
     ]
     if badges:
-        parts = [paragraph(joined(*badges, by=" "), "badges")]
+        parts = [paragraph(join(*badges, by=" "), "badges")]
     else:
         well = "✓ nothing broken before or after"
         parts = [paragraph(badge("good", well))]
@@ -219,11 +219,11 @@ def states(trial: TrialFacts) -> Html:
         for target, figure_of in same[:SAME_MAX]:
             by_target.setdefault(target, []).append(figure_of)
         listed = (
-            paragraph(joined(code(target), text(f" {', '.join(figures)}")))
+            paragraph(join(code(target), text(f" {', '.join(figures)}")))
             for target, figures in by_target.items()
         )
-        parts.append(folded(f"{plural(len(same), 'unchanged reading')}", joined(*listed)))
-    return joined(*parts)
+        parts.append(details(f"{plural(len(same), 'unchanged reading')}", join(*listed)))
+    return join(*parts)
 
 
 def _cell(value: object, kind: str) -> Html:

@@ -21,7 +21,7 @@ from operator_sre.drawing.html import (
     code,
     facts,
     heading,
-    joined,
+    join,
     link,
     paragraph,
     section,
@@ -108,7 +108,7 @@ def course(trial: TrialFacts) -> Html:
     )
     more = len(found) - CHARTS_MAX
     rest = paragraph(text(f"{more} more readings changed.")) if more > 0 else EMPTY
-    return joined(Html(f'<div class="course">{drawn}</div>'), rest)
+    return join(Html(f'<div class="course">{drawn}</div>'), rest)
 
 
 def _measure_shift(chart: Chart, looks: Sequence[Snapshot]) -> float:
@@ -148,8 +148,8 @@ def steps(trial: TrialFacts) -> Html:
                     code(fact.target or "-"),
                 )
                 sure = badge("plain", f"{percent(fact.confidence)} confidence")
-                shown = paragraph(joined(*blamed, text(" "), sure))
-                step = joined(shown, _quote(fact.summary))
+                shown = paragraph(join(*blamed, text(" "), sure))
+                step = join(shown, _quote(fact.summary))
             case CommandFact():
                 step = _draw_command(fact)
             case ProofFact():
@@ -159,11 +159,11 @@ def steps(trial: TrialFacts) -> Html:
                     else badge("bad", "✗ invariants did not hold")
                 )
                 harm = [badge("bad", f"newly broken: {each}") for each in fact.harm]
-                step = paragraph(joined(text("Verification: "), held, *harm, by=" "))
+                step = paragraph(join(text("Verification: "), held, *harm, by=" "))
         drawn.append(f'<li><span class="when">{fact.at_s:.1f} s</span><div>{step}</div></li>')
     more = len(steps) - STEPS_MAX
     rest = paragraph(text(f"{more} more in the ledger.")) if more > 0 else EMPTY
-    return joined(Html(f'<ol class="steps">{"".join(drawn)}</ol>'), rest)
+    return join(Html(f'<ol class="steps">{"".join(drawn)}</ol>'), rest)
 
 
 def _draw_command(command: CommandFact) -> Html:
@@ -183,14 +183,12 @@ def _draw_command(command: CommandFact) -> Html:
         badge("bad" if command.ran and command.exit_code else "plain", words),
     ]
     where = (
-        joined(text(command.tool), text(" on "), code(command.target))
+        join(text(command.tool), text(" on "), code(command.target))
         if command.target
         else text(command.tool)
     )
-    shown = joined(*(sign for sign in signs if sign), by=" ")
-    return joined(
-        paragraph(where), block(command.text), paragraph(shown), _quote(command.reasoning)
-    )
+    shown = join(*(sign for sign in signs if sign), by=" ")
+    return join(paragraph(where), block(command.text), paragraph(shown), _quote(command.reasoning))
 
 
 def _quote(words: str) -> Html:
@@ -214,7 +212,7 @@ def hypotheses(trial: TrialFacts) -> Html:
     head = [text("Cause and target")]
     for diagnosis in shown:
         sure = f"ticket {diagnosis.ticket}, {percent(diagnosis.confidence)} sure"
-        head.append(joined(text(f"{diagnosis.at_s:.1f} s"), small(sure)))
+        head.append(join(text(f"{diagnosis.at_s:.1f} s"), small(sure)))
 
     def place(name: tuple[str, str]) -> tuple[int, int]:
         """Its rank in the last diagnosis that names it; later diagnoses come first."""
@@ -224,9 +222,9 @@ def hypotheses(trial: TrialFacts) -> Html:
     rows = []
     for name in sorted(named, key=place):
         cause, target = name
-        row = [joined(code(cause), text(" at "), code(target or "-"))]
+        row = [join(code(cause), text(" at "), code(target or "-"))]
         if explains(trial, cause, target):
-            row = [joined(*row, text(" "), badge("good", "✓ right cause"))]
+            row = [join(*row, text(" "), badge("good", "✓ right cause"))]
         for rank in ranks:
             number = text(f"{rank.index(name) + 1}." if name in rank else "-")
             first = Html(f'<td class="first"><strong>{number}</strong></td>')
@@ -234,7 +232,7 @@ def hypotheses(trial: TrialFacts) -> Html:
         rows.append(row)
     left_out = len(trial.diagnoses) - len(shown)
     more = paragraph(text(f"{left_out} earlier diagnoses not shown.")) if left_out else EMPTY
-    return joined(table("Hypotheses", head, rows, kind="ranks"), more)
+    return join(table("Hypotheses", head, rows, kind="ranks"), more)
 
 
 ENDS = {
@@ -267,9 +265,9 @@ def trial_body(scored: Scored, places: Places) -> Html:
     if place:
         way = link(place, text("Download the ledger of this trial"), kind="button")
         how = text(" Verify it with: ")
-        ledger = joined(way, how, code("operator audit verify --bundle FILE"))
+        ledger = join(way, how, code("operator audit verify --bundle FILE"))
     elif trial.ledger:
-        ledger = joined(text("Stored next to the database: "), code(trial.ledger))
+        ledger = join(text("Stored next to the database: "), code(trial.ledger))
     else:
         ledger = text("Not stored.")
     rows = [
@@ -283,10 +281,10 @@ def trial_body(scored: Scored, places: Places) -> Html:
         ("healthy after", text(span(moments.healthy))),
         ("fault injected after", text(span(moments.fault_injected))),
     ]
-    return joined(
-        Html(f"<nav>{joined(*links, by=' &#8250; ')}</nav>"),
+    return join(
+        Html(f"<nav>{join(*links, by=' &#8250; ')}</nav>"),
         heading(1, text(name)),
-        joined(paragraph(joined(*badges, by=" "), "badges"), why, *harm),
+        join(paragraph(join(*badges, by=" "), "badges"), why, *harm),
         section("Fault", facts(rows)),
         section("Tickets", _draw_tickets(trial)),
         section("Hypotheses", hypotheses(trial)),
@@ -303,7 +301,7 @@ def _draw_verdict(words: str, right: bool) -> Html:
 
 
 def _codes(words: tuple[str, ...]) -> Html:
-    return joined(*map(code, words), by=" ") if words else text("none")
+    return join(*map(code, words), by=" ") if words else text("none")
 
 
 def _draw_tickets(trial: TrialFacts) -> Html:
@@ -325,7 +323,7 @@ def _draw_tickets(trial: TrialFacts) -> Html:
     opened = _since(moments.fault_injected, moments.ticket_created)
     ended = _since(moments.fault_injected, moments.resolved)
     words = f"First ticket opened: {opened}. Last ticket closed: {ended}."
-    return joined(paragraph(text(words)), table("Tickets", head, rows))
+    return join(paragraph(text(words)), table("Tickets", head, rows))
 
 
 def _since(first: float | None, last: float | None) -> str:

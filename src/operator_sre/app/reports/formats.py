@@ -28,7 +28,7 @@ from operator_sre.drawing import (
     Point,
     Tick,
     charts,
-    escaped,
+    escape_text,
     page,
     span,
     style_of,
@@ -208,7 +208,7 @@ def as_html(report: Report) -> str:
                 points = "".join(f"<li>{_html_line(item)}</li>" for item in items)
                 parts.append(f"<ul{kind}>{points}</ul>")
             case Code(text):
-                parts.append(f"<pre>{escaped(text, lines=True)}</pre>")
+                parts.append(f"<pre>{escape_text(text, lines=True)}</pre>")
             case Table(head, rows):
                 body = []
                 for row in rows:
@@ -218,7 +218,7 @@ def as_html(report: Report) -> str:
                         kind = ' class="short"' if is_short else ""
                         body.append(f"<td{kind}>{_html_line(line)}</td>")
                     body.append("</tr>")
-                names = "".join(f"<th>{escaped(name)}</th>" for name in head)
+                names = "".join(f"<th>{escape_text(name)}</th>" for name in head)
                 kind = "" if head else ' class="facts"'
                 above = f"<thead><tr>{names}</tr></thead>" if head else ""
                 inside = f"<table{kind}>{above}<tbody>{''.join(body)}</tbody></table>"
@@ -233,7 +233,9 @@ def as_html(report: Report) -> str:
 
 def _html_line(line: Line) -> Html:
     styles = {"code": "<code>{}</code>", "strong": "<strong>{}</strong>"}
-    return Html("".join(styles.get(span.style, "{}").format(escaped(span.text)) for span in line))
+    return Html(
+        "".join(styles.get(span.style, "{}").format(escape_text(span.text)) for span in line)
+    )
 
 
 def write_report(file: Path, text: str) -> None:

@@ -56,60 +56,64 @@ class _Group:
 
 def learn(attempts: Iterable[Attempt], *, runs_min: int = RUNS_MIN) -> list[Pattern]:
     """Commands, and sequences within a run, that went well at least so often, best first."""
-    # It came to an end, and what it says cannot be taken for a placeholder.
-    taught = (one for one in attempts if one.succeeded or one.failed)
-    ended = [one for one in taught if not placeholders_of([one.command])]
-    ended.sort(key=lambda one: one.seq)
+    # Only finished attempts, whose text cannot be mistaken for a placeholder.
+    finished = (attempt for attempt in attempts if attempt.succeeded or attempt.failed)
+    ended = [attempt for attempt in finished if not placeholders_of([attempt.command])]
+    ended.sort(key=lambda attempt: attempt.seq)
     groups: dict[tuple[str, ...], _Group] = {}
-    for one in ended:
-        template = template_of([one])
-        groups.setdefault(template.lines, _Group()).add([one], template.values, ok=one.succeeded)
-    groups |= _sequences(ended, runs_min)
+    for attempt in ended:
+        template = template_of([attempt])
+        groups.setdefault(template.lines, _Group()).add(
+            [attempt], template.values, ok=attempt.succeeded
+        )
+    groups |= _find_sequences(ended, runs_min)
     found = [
-        _pattern(lines, group)
+        _build_pattern(lines, group)
         for lines, group in groups.items()
         if group.successes >= runs_min and group.successes / len(group.times) >= SUCCESS_RATE_MIN
     ]
-    return sorted(found, key=lambda one: (-(one.success_rate or 0.0), -one.uses, one.name))
+    return sorted(found, key=lambda it: (-(it.success_rate or 0.0), -it.uses, it.name))
 
 
-def _sequences(ended: Sequence[Attempt], runs_min: int) -> dict[tuple[str, ...], _Group]:
-    """What was done in the same order, and well, in several runs; only the longest of each."""
+def _find_sequences(ended: Sequence[Attempt], runs_min: int) -> dict[tuple[str, ...], _Group]:
+    """Sequences that succeeded in the same order in several runs; only the longest of each."""
     # Successes that followed each other in a run; a failure between them ends a sequence.
     by_run: dict[str, list[list[Attempt]]] = {}
-    for one in ended:
-        parts = by_run.setdefault(one.run, [[]])
-        if one.run and one.succeeded:
-            parts[-1].append(one)
+    for attempt in ended:
+        parts = by_run.setdefault(attempt.run, [[]])
+        if attempt.run and attempt.succeeded:
+            parts[-1].append(attempt)
         else:
             parts.append([])
     runs = [part for parts in by_run.values() for part in parts if len(part) > 1]
-    line = {one.seq: template_of([one]).lines[0] for run in runs for one in run}
-    rough = Counter(lines for run in runs for lines in {_rough(it, line) for it in _windows(run)})
+    line = {attempt.seq: template_of([attempt]).lines[0] for run in runs for attempt in run}
+    rough = Counter(
+        lines for run in runs for lines in {_lines_of(it, line) for it in _windows(run)}
+    )
     groups: dict[tuple[str, ...], _Group] = {}
     for run in runs:
         seen: set[tuple[str, ...]] = set()
         for window in _windows(run):
-            if rough[_rough(window, line)] < runs_min:
+            if rough[_lines_of(window, line)] < runs_min:
                 continue  # it is not worth finding out which of its values are the same
             template = template_of(window)
             if template.lines not in seen and len(set(template.lines)) > 1:
                 seen.add(template.lines)
                 groups.setdefault(template.lines, _Group()).add(window, template.values, ok=True)
-    often = {lines: one for lines, one in groups.items() if one.successes >= runs_min}
+    often = {lines: group for lines, group in groups.items() if group.successes >= runs_min}
     inside = {
         lines
-        for lines, one in often.items()
+        for lines, group in often.items()
         for other, wider in often.items()
-        if len(other) > len(lines) and wider.successes >= one.successes
+        if len(other) > len(lines) and wider.successes >= group.successes
         if any(other[at : at + len(lines)] == lines for at in range(len(other)))
     }
-    return {lines: one for lines, one in often.items() if lines not in inside}
+    return {lines: group for lines, group in often.items() if lines not in inside}
 
 
-def _rough(window: Sequence[Attempt], line: Mapping[int, str]) -> tuple[str, ...]:
+def _lines_of(window: Sequence[Attempt], line: Mapping[int, str]) -> tuple[str, ...]:
     """Its lines, each by itself: no two windows with one template differ in this."""
-    return tuple(line[one.seq] for one in window)
+    return tuple(line[attempt.seq] for attempt in window)
 
 
 def _windows(run: Sequence[Attempt]) -> Iterable[Sequence[Attempt]]:
@@ -118,22 +122,22 @@ def _windows(run: Sequence[Attempt]) -> Iterable[Sequence[Attempt]]:
             yield run[start:end]
 
 
-def _pattern(lines: tuple[str, ...], group: _Group) -> Pattern:
-    every = [one for attempts in group.times for one in attempts]
+def _build_pattern(lines: tuple[str, ...], group: _Group) -> Pattern:
+    every = [attempt for attempts in group.times for attempt in attempts]
     # What held each time has to hold again.
     preconditions: dict[str, Value] = {}
-    if any(needs_venv(one.command) for one in every):
+    if any(needs_venv(attempt.command) for attempt in every):
         preconditions["venv_required"] = True
-    if len(folders := {one.cwd for one in every}) == 1 and folders != {"/"}:
+    if len(folders := {attempt.cwd for attempt in every}) == 1 and folders != {"/"}:
         preconditions["cwd"] = folders.pop()
-    if any(one.level == "review" for one in every):
+    if any(attempt.level == "review" for attempt in every):
         preconditions["approval"] = "a person or the policy has to approve it"
     # A name that a person can type, and that stays the same as long as the lines do.
     each = NAME_WORDS_MAX if len(lines) == 1 else 1
     words = [word for line in lines for word in _words(line)[:each]]
     slug = re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:NAME_CHARS_MAX]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    contexts = Counter(one.context for one in every if one.context)
+    contexts = Counter(attempt.context for attempt in every if attempt.context)
     return Pattern(
         name=f"{slug or 'pattern'}-{digest[:4]}",
         lines=lines,
@@ -152,7 +156,7 @@ def _pattern(lines: tuple[str, ...], group: _Group) -> Pattern:
 
 
 def _words(line: str) -> list[str]:
-    """The program and what it is told to do: the words before the first option or placeholder."""
+    """The program and its subcommands: the words before the first option or placeholder."""
     words = re.sub(r"\(.*", "", line).split() or [line]
     found = [words[0].rpartition("/")[2]]
     for word in words[1:]:
@@ -175,13 +179,15 @@ STEM_CHARS_MIN = 3
 
 
 def rank_patterns(patterns: Sequence[Pattern], need: str) -> list[Pattern]:
-    """Those that share words with the need, the nearest first.
+    """The patterns that share words with the need, the nearest first.
 
-    A word that few patterns have says more than one that all have; what worked more often is
-    offered before what worked less.
+    A rare word counts more than a common one; between equals the more successful pattern wins.
     """
     wanted = set(_stems(need))
-    texts = {one.name: (one.name, one.category, *one.lines, *one.contexts) for one in patterns}
+    texts = {
+        pattern.name: (pattern.name, pattern.category, *pattern.lines, *pattern.contexts)
+        for pattern in patterns
+    }
     words = {name: set(_stems(" ".join(text))) for name, text in texts.items()}
     known = Counter(word for found in words.values() for word in found)
 
@@ -198,6 +204,6 @@ def rank_patterns(patterns: Sequence[Pattern], need: str) -> list[Pattern]:
 def _stems(text: str) -> Iterable[str]:
     """Words without their endings, so that `restarted` is near to `restart`."""
     for word in re.findall(r"[^\W_]+", text.lower()):
-        ending = next((one for one in _ENDINGS if word.endswith(one)), "")
+        ending = next((suffix for suffix in _ENDINGS if word.endswith(suffix)), "")
         stem = word.removesuffix(ending)
         yield stem if len(stem) >= STEM_CHARS_MIN else word

@@ -1,4 +1,4 @@
-"""Reading what somebody typed into a search: anything at all."""
+"""Parses the query of a search, whatever a user types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator_protocols.errors import UsageError
 
 __all__ = ["parse_query"]
 
-# A quoted phrase, a word, or a quote that nobody closed, which means nothing.
+# A quoted phrase, a word, or a quote that is never closed, which means nothing.
 _TERM = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)|"')
 
 

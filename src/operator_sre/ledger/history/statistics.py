@@ -68,14 +68,15 @@ class FailurePattern:
 def tallies(attempts: Iterable[Attempt]) -> list[Tally]:
     """One tally for each command, the most frequent first."""
     groups: dict[str, list[Attempt]] = {}
-    for one in attempts:
-        groups.setdefault(one.command_hash, []).append(one)
+    for attempt in attempts:
+        groups.setdefault(attempt.command_hash, []).append(attempt)
     found = []
     for group in groups.values():
-        newest = max(group, key=lambda one: one.seq)
-        refused = sum(one.outcome == "refused" for one in group)
-        ended = [one for one in group if one.succeeded or one.failed]
-        successful, seconds = sum(one.succeeded for one in ended), [one.duration_s for one in ended]
+        newest = max(group, key=lambda attempt: attempt.seq)
+        refused = sum(attempt.outcome == "refused" for attempt in group)
+        ended = [attempt for attempt in group if attempt.succeeded or attempt.failed]
+        successful = sum(attempt.succeeded for attempt in ended)
+        seconds = sum(attempt.duration_s for attempt in ended)
         found.append(
             Tally(
                 command=newest.command,
@@ -85,7 +86,7 @@ def tallies(attempts: Iterable[Attempt]) -> list[Tally]:
                 failed=len(ended) - successful,
                 refused=refused,
                 success_rate=round(successful / len(ended), 4) if ended else None,
-                avg_duration_s=round(sum(seconds) / len(ended), 4) if ended else None,
+                avg_duration_s=round(seconds / len(ended), 4) if ended else None,
                 last=newest.at,
                 last_seq=newest.seq,
             )
@@ -105,9 +106,9 @@ def success_patterns(attempts: Iterable[Attempt], *, runs_min: int = RUNS_MIN) -
 def failure_groups(attempts: Iterable[Attempt]) -> list[FailureGroup]:
     """What failed, by category, the most frequent first; attempts come newest first."""
     groups: dict[str, list[Attempt]] = {}
-    for one in attempts:
-        if one.failed:
-            groups.setdefault(category_of(one), []).append(one)
+    for attempt in attempts:
+        if attempt.failed:
+            groups.setdefault(category_of(attempt), []).append(attempt)
     found = [
         FailureGroup(category, len(group), tuple(group[:EXAMPLES_MAX]))
         for category, group in groups.items()
@@ -120,22 +121,24 @@ def failure_patterns(
 ) -> list[FailurePattern]:
     """Kinds of commands that failed at least so often with one category, the worst first."""
     runs: dict[tuple[str, ...], list[Attempt]] = {}
-    for one in attempts:
-        if one.succeeded or one.failed:
-            runs.setdefault(template_of([one]).lines, []).append(one)
+    for attempt in attempts:
+        if attempt.succeeded or attempt.failed:
+            runs.setdefault(template_of([attempt]).lines, []).append(attempt)
     found = []
     for lines, group in runs.items():
-        for category in {category_of(one) for one in group if one.failed}:
-            failed = [one for one in group if one.failed and category_of(one) == category]
+        for category in {category_of(attempt) for attempt in group if attempt.failed}:
+            failed = [
+                attempt for attempt in group if attempt.failed and category_of(attempt) == category
+            ]
             if len(failed) < failures_min:
                 continue
-            newest = max(failed, key=lambda one: one.seq)
+            newest = max(failed, key=lambda attempt: attempt.seq)
             rate = round(len(failed) / len(group), 4)
             figures = (len(failed), len(group), rate, newest.at, newest.seq)
             found.append(FailurePattern(lines, category, *figures))
-    return sorted(found, key=lambda one: (-one.failures, -one.last_seq))
+    return sorted(found, key=lambda pattern: (-pattern.failures, -pattern.last_seq))
 
 
 def category_of(attempt: Attempt) -> str:
-    """Why it failed; a failure that nobody put a name to is one at run time."""
+    """Why it failed; a failure without a category is a runtime failure."""
     return attempt.category or FailureCategory.RUNTIME.value

@@ -72,14 +72,16 @@ def template_of(attempts: Sequence[Attempt]) -> Template:
     """What was run, one after another, as one template; equal values share a placeholder."""
     names: dict[tuple[str, str], str] = {}
     lines = []
-    for one in attempts:
-        call = None if one.tool == SHELL else _CALL.fullmatch(one.command)
+    for attempt in attempts:
+        call = None if attempt.tool == SHELL else _CALL.fullmatch(attempt.command)
         if call is not None:  # the arguments of a typed tool are what varies
             pairs = [_argument(part) for part in call[2].split(", ") if part]
             filled = (f"{key}={_placeholder(key.lower(), value, names)}" for key, value in pairs)
             lines.append(f"{call[1]}({', '.join(filled)})")
         else:
-            lines.append(_shell_line(one.command, names) if one.tool == SHELL else one.command)
+            lines.append(
+                _shell_line(attempt.command, names) if attempt.tool == SHELL else attempt.command
+            )
     return Template(tuple(lines), {name: value for (_, value), name in names.items()})
 
 
@@ -124,7 +126,7 @@ def fill(lines: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
             raise UsageError(f"The value of {odd[0]!r} {why}")
         found = values if is_call else quoted
         parts = _PLACEHOLDER.split(line)
-        filled.append("".join(found[one] if at % 2 else one for at, one in enumerate(parts)))
+        filled.append("".join(found[part] if at % 2 else part for at, part in enumerate(parts)))
     return tuple(filled)
 
 

@@ -29,12 +29,12 @@ class VenvViolation:
 
 
 def venv_violations(attempts: Iterable[Attempt]) -> list[VenvViolation]:
-    """Those that ran, in the order in which they are given."""
+    """The attempts that ran without an environment, in the given order."""
     return [
-        VenvViolation(one, program, f"Run it as .venv/bin/{program}, or activate one first.")
-        for one in attempts
-        if one.outcome not in {"", "refused"} and not venv_of(one)
-        if (program := needs_venv(one.command))
+        VenvViolation(attempt, program, f"Run it as .venv/bin/{program}, or activate one first.")
+        for attempt in attempts
+        if attempt.outcome not in {"", "refused"} and not venv_of(attempt)
+        if (program := needs_venv(attempt.command))
     ]
 
 

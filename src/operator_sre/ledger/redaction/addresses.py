@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
+from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.values import is_secret, is_uuid, looks_made
 
@@ -16,8 +16,8 @@ TRIGGERS = (
     rb"://\S*@|[:/][^\s:/@]{3,64}@[\w.-]+[:/]|[^\s/@]@//|/[\w-]*(?:" + _LINKS + rb")[\w-]*/"
     rb"|:\\/\\/|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
 )
-# Up to the colon before the password. A password may hold a slash or an at sign that somebody
-# forgot to encode, so where it ends is decided afterwards.
+# Up to the colon before the password. A password may hold a slash or an at sign that is not
+# encoded, so where it ends is decided afterwards.
 _LOGIN = Pattern(
     rb"(?i)(?::|%3A)(?://|\\/\\/|%2F%2F)[^\s:/@\"'`<>?#]*(?::|%3A)"
     rb"|\b(?:sqlplus|expdp|impdp|sqlldr)(?: -\S+)* [\"']?\w+/|jdbc:oracle:\w+:\w+/"
@@ -26,7 +26,7 @@ _USER_ONLY = Pattern(rb"://[^\s:/@\"'`<>?#]{16,}@")
 _DRIVER = Pattern(rb"[\w.-]+:[^\s:/@\"'`]+@(?:tcp|udp|unix)\(")
 # Tokens in the place of the user, with a password that says nothing.
 _USER_TOKEN = Pattern(rb"://[^\s:/@\"'`<>?#]{12,}:(?:x-oauth-basic|x|oauth2|api|token|)@")
-# Paths that are secrets by themselves: whoever has the link may do it.
+# Paths that are secrets by themselves: the link alone gives access.
 _LINK = Pattern(
     rb"(?i)/[\w-]*(?:" + _LINKS + rb")[\w-]*"
     rb"(?:/[\w-]{1,15}){0,3}/"

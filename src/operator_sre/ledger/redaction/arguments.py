@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
+from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
 from operator_sre.ledger.redaction.values import (
     Value,

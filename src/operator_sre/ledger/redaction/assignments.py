@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
+from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import NAME, STEMS, Name, Trust, name_of
 from operator_sre.ledger.redaction.values import (
     Value,
@@ -147,7 +147,7 @@ def find_assignments(data: bytes, start: int, end: int) -> Iterator[Finding]:
     wrapped = _WRAPPER.at(data, end) if first and first in _WRAPPED else -1
     if wrapped > 0:
         end = wrapped - (data[wrapped - 1 : wrapped] in (b'"', b"'"))
-    value = _enclosed(data, start, end, name) or read_value(data, end)
+    value = _read_enclosed(data, start, end, name) or read_value(data, end)
     if value is None or not _is_secret(data, start, end, name, sign, named, value):
         return
     raw = value.of(data)
@@ -204,7 +204,7 @@ def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Val
     return not line.strip(b" \t-\"'>|+{,$") and (not ends or ends.startswith(b"#"))
 
 
-def _enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
+def _read_enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
     """The value of `"PASSWORD=two words"`, a string that is one whole assignment."""
     mark = data[start - 1 : start]
     if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or b" " in name:

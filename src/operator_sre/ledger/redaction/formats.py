@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.findings import Finding, Pattern
 from operator_sre.ledger.redaction.values import line_start
 
 __all__ = ["FORMATS", "TRIGGERS", "Format", "find_formats", "find_hashes", "find_pem", "open_pem"]
@@ -172,18 +172,18 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def _quoted(start: str) -> bytes:
+def _quote(start: str) -> bytes:
     return start.replace(".", r"\.").encode()
 
 
-_STARTS = b"|".join(_quoted(start) for one in FORMATS for start in one.starts.split())
+_STARTS = b"|".join(_quote(start) for form in FORMATS for start in form.starts.split())
 _ANY = Pattern(
     b"|".join(
-        rb"(?:" + b"|".join(_quoted(start) for start in one.starts.split()) + rb")" + one.body
-        for one in FORMATS
+        rb"(?:" + b"|".join(_quote(start) for start in form.starts.split()) + rb")" + form.body
+        for form in FORMATS
     )
 )
-# Shapes without a fixed start. Those that end at a border are found only as a whole.
+# Shapes without a fixed start. A shape that ends at a border is found only as a whole.
 _LOOSE = (
     ("telegram_token", Pattern(rb"[0-9]{8,10}:AA[\w-]{32,36}")),
     ("azure_secret", Pattern(rb"[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}")),
@@ -218,9 +218,9 @@ AWS_SECRET_WITHIN_BYTES = 200
 def _by_start() -> Mapping[bytes, Sequence[tuple[bytes, Format]]]:
     """Formats by their first two bytes, the longest start first."""
     found: dict[bytes, list[tuple[bytes, Format]]] = {}
-    for one in FORMATS:
-        for start in one.starts.encode().split():
-            found.setdefault(start[:2], []).append((start, one))
+    for form in FORMATS:
+        for start in form.starts.encode().split():
+            found.setdefault(start[:2], []).append((start, form))
     return {head: sorted(starts, key=lambda item: -len(item[0])) for head, starts in found.items()}
 
 
@@ -282,7 +282,7 @@ def find_pem(data: bytes) -> Iterator[Finding]:
         is_cut = ends < 0
         last = _BODY.at(data, start, limit) if is_cut else ends
         while not is_cut and last > start:  # the line breaks, real or written `\n`, before END
-            width = next((len(one) for one in _BREAKS if data.endswith(one, start, last)), 0)
+            width = next((len(mark) for mark in _BREAKS if data.endswith(mark, start, last)), 0)
             if not (data[last - 1 : last].isspace() or width):
                 break
             last -= 1 if data[last - 1 : last].isspace() else width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from operator_sre.ledger.redaction.arguments import NAMES, find_options, find_tools
-from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.findings import Finding, Pattern
 from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
 from operator_sre.ledger.redaction.values import is_secret, line_start, read_quoted
 
@@ -39,21 +39,21 @@ def find_words(data: bytes) -> Iterator[Finding]:
         places = list(_words(data, start))
         line = b" ".join(data[a:b] for a, b in places)
         for detector in (find_options, find_tools):
-            for one in detector(line):
+            for finding in detector(line):
                 at = 0
                 for begin, stop in places:
                     size = stop - begin
-                    first, last = max(one.start, at), min(one.end, at + size)
+                    first, last = max(finding.start, at), min(finding.end, at + size)
                     if first < last:
-                        yield Finding(begin + first - at, begin + last - at, one.kind)
+                        yield Finding(begin + first - at, begin + last - at, finding.kind)
                     at += size + 1
 
 
 def open_words(data: bytes) -> int | None:
     """Where the line begins of a command whose list of words goes on after the text."""
-    begun = _BEGUN.first(data)
-    if begun is not None:
-        return line_start(data, begun[0])
+    match = _BEGUN.first(data)
+    if match is not None:
+        return line_start(data, match[0])
     for start, _ in _COMMAND.spans(data):
         places = list(_words(data, start))
         if places and len(places) < WORDS_MAX and not data[places[-1][1] :].strip(b" \r\n\t,\"'-"):
@@ -88,15 +88,15 @@ def find_inserted(data: bytes) -> Iterator[Finding]:
         named = [name_of(column.strip(b" \"'`[]")) for column in columns]
         at = end
         for _ in range(ROWS_MAX):
-            for one in named:
+            for name in named:
                 at = _spaces(data, at)
                 value = read_quoted(data, at)
                 if value is None:
                     at = _CELL.at(data, at)
                 else:
                     at = value.end + value.depth + 1
-                    if one is not None and is_secret(value.of(data), one.trust):
-                        yield Finding(value.start, value.end, one.kind)
+                    if name is not None and is_secret(value.of(data), name.trust):
+                        yield Finding(value.start, value.end, name.kind)
                 at = _spaces(data, at)
                 if data[at : at + 1] != b",":
                     break

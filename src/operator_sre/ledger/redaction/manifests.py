@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.findings import Finding, Pattern
 from operator_sre.ledger.redaction.values import line_end, read_quoted
 
 __all__ = ["TRIGGERS", "Manifest", "find_compact", "find_manifest", "has_secret"]
@@ -30,7 +30,7 @@ class _Block:
 
 @dataclass(slots=True)
 class Manifest:
-    """What earlier lines said: the kind of the object at each depth, and open blocks."""
+    """The state after earlier lines: the kind of the object at each depth, and open blocks."""
 
     kinds: dict[int, bytes] = field(default_factory=dict)
     block: _Block | None = None
@@ -41,12 +41,12 @@ class Manifest:
         block = self.block and _Block(self.block.indent, 0, [], self.block.scalar)
         return Manifest(dict(self.kinds), block, {})
 
-    def unresolved(self) -> int | None:
+    def find_unresolved(self) -> int | None:
         """Where the first block begins whose kind is not known yet."""
         blocks = list(self.waiting.values())
         if self.block is not None and self.block.indent not in self.kinds:
             blocks.append(self.block)
-        return min((one.start for one in blocks), default=None)
+        return min((block.start for block in blocks), default=None)
 
 
 def has_secret(data: bytes) -> bool:
@@ -104,7 +104,7 @@ def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Findin
         indent += 2
         text = text[2:].lstrip(b" ")
         state.kinds = {depth: kind for depth, kind in state.kinds.items() if depth < indent}
-        state.waiting = {depth: one for depth, one in state.waiting.items() if depth < indent}
+        state.waiting = {depth: block for depth, block in state.waiting.items() if depth < indent}
     block = state.block
     if block is not None and indent > block.indent:
         # The value of one entry, or one more line of a value that has many.
@@ -121,7 +121,7 @@ def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Findin
         return
     if block is not None:
         state.block = None
-        yield from _closed(block, state)
+        yield from _close(block, state)
     # Take in `kind:` and the beginning of `data:`.
     name, colon, value = text.partition(b":")
     name, value = name.strip(b"\"' "), value.strip(b"\"', ")
@@ -133,12 +133,12 @@ def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Findin
         state.kinds[indent] = value
         block = state.waiting.pop(indent, None)
         if block is not None:
-            yield from _closed(block, state)
+            yield from _close(block, state)
     elif name in _BLOCKS and value in (b"", b"{"):
         state.block = _Block(indent, start)
 
 
-def _closed(block: _Block, state: Manifest) -> Iterator[Finding]:
+def _close(block: _Block, state: Manifest) -> Iterator[Finding]:
     kind = state.kinds.get(block.indent)
     if kind == b"Secret":
         yield from block.found

@@ -157,7 +157,7 @@ _NOT_TOKENS = _set(
 )
 # These come before `secret` where it is the name of an object that holds one.
 _NOT_SECRETS = _set("existing pull tls image kube kubernetes k8s sealed external top")
-# Words after the one that counts, which change nothing: DB_PASSWORD_PROD, client-key-data.
+# Words after the decisive word, which change nothing: DB_PASSWORD_PROD, client-key-data.
 _QUALIFIERS = _set(
     "value data prod production dev staging stage live primary secondary new old current previous"
     " base64 b64 plain plaintext raw string hash hashed base default main backup ro rw local"
@@ -167,12 +167,12 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def name_of(name: bytes) -> Name | None:
-    """What a name says about its value; None when it is no name of secrets."""
-    return _known(name[-NAME_BYTES_MAX:])
+    """The kind of secret that a name announces; None for any other name."""
+    return _look_up(name[-NAME_BYTES_MAX:])
 
 
 @functools.lru_cache(maxsize=4096)
-def _known(name: bytes) -> Name | None:
+def _look_up(name: bytes) -> Name | None:
     # The words of `DB_PASSWORD`, `clientSecret`, `-Dssl.key-password`, without qualifiers.
     words = [word.lower() for word in _WORDS.findall(name.decode("ascii", "replace"))]
     while len(words) > 1 and (words[-1].isdigit() or words[-1] in _QUALIFIERS):

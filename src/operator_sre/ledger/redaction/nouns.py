@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
+from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import NAME, Name, Trust, name_of
 from operator_sre.ledger.redaction.values import (
     is_code,
@@ -96,7 +96,7 @@ def find_beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
     while len(words) > 1 and (words[-1].isdigit() or words[-1].lower() in _VERBS):
         words.pop()
     name = b" ".join(words).rstrip(b" \t:=->,|;(['\"\\`])*")
-    named = _named(data, start, name)
+    named = _name_at(data, start, name)
     if named is None or named.kind == "signature" or name == b"PASS":  # a test that passed
         return
     if name.endswith(b"passwd") and text[-1:] in b" \t":
@@ -127,7 +127,7 @@ def find_beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
         yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
-def _named(data: bytes, start: int, name: bytes) -> Name | None:
+def _name_at(data: bytes, start: int, name: bytes) -> Name | None:
     """What the noun names with the word before it: a public key or a page token is no secret."""
     if (
         data[start : start + 1] != b"-"
@@ -174,7 +174,7 @@ def find_below(data: bytes, start: int, end: int) -> Iterator[Finding]:
     value = data[end:last].strip(b" \t\r\"'`")
     is_word = b" " not in value and _EXPRESSION.at(value, 0) < 0
     name = data[start : data.index(b":", start)].strip(b"\"'")
-    named = _named(data, start, name) if b" " not in name else None
+    named = _name_at(data, start, name) if b" " not in name else None
     if named is None and b" " not in name:
         return
     is_password = named is not None and named.kind == "password" and named.trust is Trust.ANY

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from operator_sre.ledger.redaction.arguments import secret_arguments
 from operator_sre.ledger.redaction.assignments import open_assignment
-from operator_sre.ledger.redaction.finding import Finding, digest, merge, replace, without_markers
+from operator_sre.ledger.redaction.findings import Finding, digest, merge, replace, without_markers
 from operator_sre.ledger.redaction.formats import open_pem
 from operator_sre.ledger.redaction.lists import open_words
 from operator_sre.ledger.redaction.manifests import find_manifest
@@ -49,27 +49,28 @@ _Slot: TypeAlias = "tuple[Callable[[Json], None], Json, Field]"
 def walk_value(value: Json, leaf: Callable[[Leaf, Field], Leaf], key: Callable[[str], str]) -> Json:
     """A copy of the value with every leaf and every key changed.
 
-    A stack, not recursion: how deep a value goes is up to whoever sent it.
+    A stack, not recursion: the sender of a value decides how deep it is.
     """
     top: list[Json] = [None]
     todo: list[_Slot] = [(_put(top, 0), value, _PLAIN)]
     while todo:
-        put, one, field = todo.pop()
-        if isinstance(one, Mapping):
-            table: dict[str, Json] = {key(str(name)): None for name in one}
+        put, current, field = todo.pop()
+        if isinstance(current, Mapping):
+            table: dict[str, Json] = {key(str(name)): None for name in current}
             put(table)
             todo += [
-                (_put(table, key(name)), item, below) for name, item, below in _fields(one, field)
+                (_put(table, key(name)), item, below)
+                for name, item, below in _fields(current, field)
             ]
-        elif isinstance(one, Sequence) and not isinstance(one, str):
-            items: list[Json] = list(one)
+        elif isinstance(current, Sequence) and not isinstance(current, str):
+            items: list[Json] = list(current)
             put(items)
-            secret = secret_arguments(one)  # an option says what the next word is
-            for at, item in enumerate(one):
+            secret = secret_arguments(current)  # an option says what the next word is
+            for at, item in enumerate(current):
                 below = Field(Name(secret[at], Trust.ANY)) if at in secret else field
                 todo.append((_put(items, at), item, below))
         else:
-            put(leaf(one, field))
+            put(leaf(current, field))
     return top[0]
 
 
@@ -77,24 +78,24 @@ def _put(into: Any, at: object) -> Callable[[Json], None]:
     return lambda value: into.__setitem__(at, value)
 
 
-def _fields(one: Mapping[str, Json], field: Field) -> Iterator[tuple[str, Json, Field]]:
-    is_secret_object = one.get("kind") == "Secret"
-    paired = next((text for name in _NAMES if isinstance(text := one.get(name), str)), "")
-    for raw, item in one.items():
+def _fields(table: Mapping[str, Json], field: Field) -> Iterator[tuple[str, Json, Field]]:
+    is_secret_object = table.get("kind") == "Secret"
+    paired = next((text for name in _NAMES if isinstance(text := table.get(name), str)), "")
+    for raw, item in table.items():
         name = str(raw)
         if field.is_all:
             yield name, item, field
         elif is_secret_object and name in ("data", "stringData"):
             yield name, item, _SECRET_DATA
-        elif paired and name in _VALUES and (named := _named(paired)) is not None:
+        elif paired and name in _VALUES and (named := _name_of(paired)) is not None:
             yield name, item, Field(named)
         else:
             lower = name.lower()
             header = _HEADERS.get(lower) or _COOKIES.get(lower, "")
-            yield name, item, Field(None if header else _named(name), header)
+            yield name, item, Field(None if header else _name_of(name), header)
 
 
-def _named(name: str) -> Name | None:
+def _name_of(name: str) -> Name | None:
     if "[REDACTED:" in name:
         return None  # what was a secret itself names nothing
     return name_of(name.encode("utf-8", "surrogatepass"))
@@ -107,11 +108,11 @@ PASSES_MAX = 4
 KEPT = "kept_secret"
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -131,34 +132,34 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without its secrets. Doing it twice changes nothing."""
-        return self.counted(text, Layout())[0]
+        return self.redact_counting(text, Layout())[0]
 
-    def counted(self, text: str, layout: Layout) -> tuple[str, Counter[str]]:
+    def redact_counting(self, text: str, layout: Layout) -> tuple[str, Counter[str]]:
         """The text without its secrets, and how many there were of each kind."""
         counts: Counter[str] = Counter()
-        data = _encoded(text)
+        data = _encode(text)
         before = layout.copy()
         found = self._scan(data, layout)
         if not found:
             return text, counts
         for _ in range(PASSES_MAX):
-            counts.update(one.kind for one in found)
+            counts.update(finding.kind for finding in found)
             data, changed = replace(data, found, self._key)
             if not self._scan(changed, Layout()):
                 break
             found = self._scan(data, before.copy())
-        return _decoded(data), counts
+        return _decode(data), counts
 
     def report(self, text: str) -> list[Finding]:
         """What would be redacted, and where, in characters of the text; not what it is."""
-        data = _encoded(text)
+        data = _encode(text)
         places: list[Finding] = []
         at = characters = 0
-        for one in self._scan(data, Layout()):
-            start = characters + len(_decoded(data[at : one.start]))
-            characters = start + len(_decoded(data[one.start : one.end]))
-            places.append(Finding(start, characters, one.kind))
-            at = one.end
+        for finding in self._scan(data, Layout()):
+            start = characters + len(_decode(data[at : finding.start]))
+            characters = start + len(_decode(data[finding.start : finding.end]))
+            places.append(Finding(start, characters, finding.kind))
+            at = finding.end
         return places
 
     def value(self, value: Json) -> Json:
@@ -171,13 +172,13 @@ class Redactor:
             return leaf
         text = str(leaf)
         named = field.named
-        if named is not None and self._is_secret(_encoded(text), field, leaf):
+        if named is not None and self._is_secret(_encode(text), field, leaf):
             found = self.report(text)
             is_known = len(found) == 1 and (found[0].start, found[0].end) == (0, len(text))
             kind = found[0].kind if is_known else named.kind
-            return f"[REDACTED:{kind}:{digest(self._key, _encoded(text))}]"
+            return f"[REDACTED:{kind}:{digest(self._key, _encode(text))}]"
         if isinstance(leaf, int):
-            return self.text(text) if _encoded(text) in self._known() else leaf
+            return self.text(text) if _encode(text) in self._known() else leaf
         if field.header:
             return self.text(f"{field.header}: {leaf}").removeprefix(f"{field.header}: ")
         return self.text(leaf)
@@ -219,7 +220,7 @@ class Stream:
         self._held = ""  # whole lines whose end decides what they are
 
     def feed(self, text: str) -> str:
-        """What can be said after this much more of the text: whole lines, redacted."""
+        """Whole lines, redacted, as far as this much more of the text allows."""
         self._rest += text
         end = self._rest.rfind("\n") + 1
         if not end and len(self._rest) >= LINE_CHARACTERS_MAX:
@@ -232,17 +233,17 @@ class Stream:
         at = self._open_at(lines)
         if at is not None and len(lines) - at < HELD_CHARACTERS_MAX:
             lines, self._held = lines[:at], lines[at:]
-        return self._redacted(lines)
+        return self._redact(lines)
 
     def end(self) -> str:
-        """What is left when the text is over."""
+        """The redacted rest, at the end of the text."""
         last, self._held, self._rest = self._held + self._rest, "", ""
-        return self._redacted(last)
+        return self._redact(last)
 
-    def _redacted(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         if not text:
             return ""
-        redacted, counts = self._redactor.counted(text, self._layout)
+        redacted, counts = self._redactor.redact_counting(text, self._layout)
         self.counts += counts
         return redacted
 
@@ -253,7 +254,7 @@ class Stream:
         if b"data" in data or b"stringData" in data:
             state = self._layout.manifest.copy()
             list(find_manifest(data, state))  # what it finds is not asked for, only where it ends
-            places.append(state.unresolved())
+            places.append(state.find_unresolved())
         found = [place for place in places if place is not None]
         if not found:
             return None

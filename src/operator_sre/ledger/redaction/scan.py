@@ -17,7 +17,7 @@ from operator_sre.ledger.redaction import (
     nouns,
     sentences,
 )
-from operator_sre.ledger.redaction.finding import Finding, Pattern, merge, without_markers
+from operator_sre.ledger.redaction.findings import Finding, Pattern, merge, without_markers
 from operator_sre.ledger.redaction.manifests import Manifest
 from operator_sre.ledger.redaction.tables import Columns, find_cells
 from operator_sre.ledger.redaction.values import looks_random
@@ -52,14 +52,18 @@ class Uncoloured:
 
     def restore(self, found: Iterable[Finding]) -> Iterator[Finding]:
         """The findings where they stand in the text with its colours."""
-        for one in found:
+        for finding in found:
             if len(self._starts) == 1:
-                yield one
+                yield finding
                 continue
-            start = one.start + self._offset(one.start)
-            end = one.end - 1 + self._offset(one.end - 1) + 1
+            start = finding.start + self._offset(finding.start)
+            end = finding.end - 1 + self._offset(finding.end - 1) + 1
             yield Finding(
-                start, end, one.kind, one.plain or self.data[one.start : one.end], one.quote
+                start,
+                end,
+                finding.kind,
+                finding.plain or self.data[finding.start : finding.end],
+                finding.quote,
             )
 
     def _offset(self, at: int) -> int:
@@ -147,36 +151,38 @@ def scan(data: bytes, layout: Layout) -> list[Finding]:
         found += detector(plain.data)
     # What others have found is found exactly; this only knows that a word is random.
     known = merge(found)
-    starts = [one.start for one in known]
-    for one in nouns.find_near(plain.data):
-        before = bisect_right(starts, one.end) - 1
-        if before < 0 or known[before].end < one.start:
-            found.append(one)
+    starts = [finding.start for finding in known]
+    for finding in nouns.find_near(plain.data):
+        before = bisect_right(starts, finding.end) - 1
+        if before < 0 or known[before].end < finding.start:
+            found.append(finding)
     found += lists.find_bytes(plain.data, lambda text: bool(scan(text, Layout())))
     if not found:
         return []
     # Other places of secrets that were found: a password in the line after its assignment.
     secrets: dict[bytes, str] = {}
-    for one in found:
-        secret = plain.data[one.start : one.end]
+    for finding in found:
+        secret = plain.data[finding.start : finding.end]
         if len(secrets) < ECHOES_MAX and secret not in secrets and looks_random(secret):
-            secrets[secret] = one.kind
+            secrets[secret] = finding.kind
     for secret, kind in secrets.items():
         at = plain.data.find(secret)
         while at >= 0:
             found.append(Finding(at, at + len(secret), kind))
             at = plain.data.find(secret, at + len(secret))
     found = list(plain.restore(found))
-    return merge(_whole(data, one) for one in found if data[one.start : one.end].strip(b"\0"))
+    return merge(
+        _align(data, finding) for finding in found if data[finding.start : finding.end].strip(b"\0")
+    )
 
 
-def _whole(data: bytes, one: Finding) -> Finding:
+def _align(data: bytes, finding: Finding) -> Finding:
     """The finding with whole characters: a byte in the middle of one is no place to cut."""
-    start, end = one.start, one.end
+    start, end = finding.start, finding.end
     while start > 0 and start < len(data) and 0x80 <= data[start] < 0xC0:
         start -= 1
     while end < len(data) and 0x80 <= data[end] < 0xC0:
         end += 1
-    if (start, end) == (one.start, one.end):
-        return one
-    return Finding(start, end, one.kind, None, one.quote)
+    if (start, end) == (finding.start, finding.end):
+        return finding
+    return Finding(start, end, finding.kind, None, finding.quote)

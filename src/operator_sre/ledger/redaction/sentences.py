@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
+from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.values import (
     Value,

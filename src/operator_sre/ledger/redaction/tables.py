@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.findings import Finding, Pattern
 from operator_sre.ledger.redaction.names import Name, Trust, name_of
 from operator_sre.ledger.redaction.values import is_secret
 

@@ -1,4 +1,4 @@
-"""Values: reading the one that begins at a place in text, and telling which of them are secrets."""
+"""Values: reads the value at a place in a text, and decides whether it is a secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import string
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Pattern, any_of
+from operator_sre.ledger.redaction.findings import Pattern, any_of
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
@@ -46,8 +46,8 @@ _CUT = Pattern(
     rb"\[?\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
     rb"|[;,](?:(?:[A-Z]\w* ){0,2}[\w.-]+[=:]|[\[{(])|%26[\w.%-]+%3[dD]|\);|%22|%27"
 )
-# A value is looked at in windows that double, so that a text of nothing but assignments without
-# a blank is still read once, not once for each of them.
+# A value is read in windows that double, so that a text of nothing but assignments without a blank
+# is still read once, not once for each of them.
 _WINDOW_BYTES = 512
 _BEYOND_BYTES = 40
 _PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}

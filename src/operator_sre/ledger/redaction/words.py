@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NOTHING", "ORDINARY", "TECHNICAL"]
 
-# Never a secret, wherever it stands. `changeme` is not here: it opens doors.
+# Never a secret, wherever it stands. `changeme` is not here: it is a password in use.
 NOTHING = frozenset(
     b"null none nil undefined empty unset missing true false yes no on off enabled disabled"
     b" required optional string str text boolean bool int integer number object array any"

@@ -1,4 +1,4 @@
-"""What a detector found, the patterns it looks with, and the marker that takes its place."""
+"""A finding of a detector, the patterns that detectors use, and the marker that replaces it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Compiled(Protocol):
 
 
 @functools.cache
-def _compiled(source: bytes) -> _Compiled:
+def _compile(source: bytes) -> _Compiled:
     # Loaded here, not above: most commands never redact, and start without this library. It has
     # no types, so the protocols above say what we use of it.
     re2: Any = importlib.import_module("re2")
@@ -61,22 +61,22 @@ class Pattern:
     ) -> Iterator[tuple[int, int]]:
         """Where it matches, left to right, without overlaps."""
         last = len(data) if end is None else end
-        for match in _compiled(self.source).finditer(data, start, last):
+        for match in _compile(self.source).finditer(data, start, last):
             yield match.span()
 
     def at(self, data: bytes, start: int, end: int | None = None) -> int:
         """The end of the match that begins exactly at `start`, or -1."""
-        match = _compiled(self.source).match(data, start, len(data) if end is None else end)
+        match = _compile(self.source).match(data, start, len(data) if end is None else end)
         return -1 if match is None else match.span()[1]
 
     def first(self, data: bytes, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
         """The first match, or None."""
-        match = _compiled(self.source).search(data, start, len(data) if end is None else end)
+        match = _compile(self.source).search(data, start, len(data) if end is None else end)
         return None if match is None else match.span()
 
     def fits(self, value: bytes) -> bool:
         """Whether it matches the whole value."""
-        return _compiled(self.source).fullmatch(value) is not None
+        return _compile(self.source).fullmatch(value) is not None
 
 
 def any_of(*alternatives: bytes, flags: bytes = b"i") -> Pattern:
@@ -88,7 +88,7 @@ HASH_DIGITS = 8
 _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
 
 
-# Looks at one match of a pattern, from `start` to `end`.
+# Reads one match of a pattern, from `start` to `end`.
 Look: TypeAlias = Callable[[bytes, int, int], "Iterable[Finding]"]
 
 
@@ -120,7 +120,7 @@ def each(data: bytes, pattern: Pattern, look: Look) -> Iterator[Finding]:
 
 
 def detector(pattern: Pattern) -> Callable[[Look], Callable[[bytes], Iterator[Finding]]]:
-    """Make of a look at one match of a pattern what finds secrets in a whole text."""
+    """Turn a reader of one match into a detector for a whole text."""
 
     def wrap(look: Look) -> Callable[[bytes], Iterator[Finding]]:
         @functools.wraps(look)
@@ -161,24 +161,28 @@ def collapse(text: str) -> str:
 
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings in order and apart: those that touch become one, named by the longest of them.
+    """Findings in order and apart: touching findings become one, named by the longest of them.
 
     Of two that are equally long the later in the list wins, and formats are found last: a token
     whose maker is known is called by it, whatever the name it was assigned to.
     """
     merged: list[Finding] = []
-    for one in sorted(findings, key=lambda found: (found.start, -found.end)):
-        if not merged or one.start > merged[-1].end:
-            merged.append(one)
+    for finding in sorted(findings, key=lambda found: (found.start, -found.end)):
+        if not merged or finding.start > merged[-1].end:
+            merged.append(finding)
             continue
         last = merged[-1]
-        if (one.start, one.end) == (last.start, last.end):
+        if (finding.start, finding.end) == (last.start, last.end):
             merged[-1] = Finding(
-                one.start, one.end, one.kind, one.plain or last.plain, one.quote or last.quote
+                finding.start,
+                finding.end,
+                finding.kind,
+                finding.plain or last.plain,
+                finding.quote or last.quote,
             )
-        elif one.end > last.end:
-            longest = max(last, one, key=lambda found: found.end - found.start)
-            merged[-1] = Finding(last.start, one.end, longest.kind)
+        elif finding.end > last.end:
+            longest = max(last, finding, key=lambda found: found.end - found.start)
+            merged[-1] = Finding(last.start, finding.end, longest.kind)
     return merged
 
 
@@ -189,10 +193,10 @@ def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> tuple[bytes
     """
     pieces: list[bytes] = []
     at = 0
-    for one in findings:
-        secret = data[one.start : one.end] if one.plain is None else one.plain
-        marker = f"[REDACTED:{one.kind}:{digest(key, secret)}]".encode()
-        pieces += [data[at : one.start], one.quote, marker, one.quote]
-        at = one.end
+    for finding in findings:
+        secret = data[finding.start : finding.end] if finding.plain is None else finding.plain
+        marker = f"[REDACTED:{finding.kind}:{digest(key, secret)}]".encode()
+        pieces += [data[at : finding.start], finding.quote, marker, finding.quote]
+        at = finding.end
     replaced = b"".join([*pieces, data[at:]])
     return replaced, b"\n".join(line for line in replaced.split(b"\n") if b"[REDACTED:" in line)
