@@ -257,3 +257,33 @@ async def test_a_stranger_ended_by_somebody_else_is_gone(town: Rig) -> None:
     await eventually(lambda: town.damage("elm") == {Ability.KILL})
     await town.restart("elm")
     assert status_of(town, "elm").state == "running"
+
+
+@pytest.mark.asyncio
+async def test_any_signal_reaches_a_target_and_each_child_of_it(town: Rig) -> None:
+    assert town.children("ash") == ()
+    assert town.signal("ash", signal.SIGSTOP) == "ash"
+    await eventually(lambda: town.damage("ash") == {Ability.PAUSE})
+    # Without a child the target itself is meant.
+    assert town.signal("ash", signal.SIGCONT, child=7) == "ash"
+    await eventually(lambda: town.damage("ash") == frozenset())
+    town.signal("ash", signal.SIGKILL)
+    await eventually(lambda: Ability.KILL in town.damage("ash"))
+    with pytest.raises(RigError, match="not running"):
+        town.signal("ash", signal.SIGTERM)
+    await town.restart("ash")
+
+
+@pytest.mark.asyncio
+async def test_processes_and_file_sizes_are_limited_too(town: Rig) -> None:
+    if why := town.unable("ash", Ability.LIMIT):
+        pytest.skip(why)
+    process = process_of_target(town, "ash")
+    kinds = (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
+    before = [resource.prlimit(process.pid, each) for each in kinds]
+    await town.limit("ash", processes=1, file_bytes=1 << 30)
+    assert resource.prlimit(process.pid, resource.RLIMIT_NPROC)[0] == 1
+    assert resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[0] == 1 << 30
+    assert town.damage("ash") == {Ability.LIMIT}
+    await town.unlimit("ash")
+    assert [resource.prlimit(process.pid, each) for each in kinds] == before

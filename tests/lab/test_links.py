@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.links import Links, Wire, callers, main
+from operator_lab.links import RESEND_S, Links, Wire, callers, main
 from operator_lab.manifest import HOST, LINKS
 from operator_lab.rig import Rig, RunState
 from operator_lab.rules import (
@@ -375,3 +375,35 @@ async def test_a_port_that_is_taken_ends_the_links(tmp_path: Path) -> None:
     assert b"cannot be laid" in said
     assert b"Traceback" not in said
     assert read_applied(tmp_path) is None
+
+
+def test_a_lost_message_is_sent_again_later_and_most_pass() -> None:
+    wire = Wire(1, opened=lambda wire: None)
+    assert wire.resend_s() == 0.0
+    wire.rule(cut=True, delay_s=0.0)  # it is not dialled
+    wire.loss = 0.25
+    waits = [wire.resend_s() for _ in range(2_000)]
+    assert 0.15 < sum(wait > 0 for wait in waits) / len(waits) < 0.35
+    assert min(wait for wait in waits if wait) == RESEND_S
+    assert max(waits) > RESEND_S
+
+
+@pytest.mark.asyncio
+async def test_a_lossy_link_delivers_all_in_order_and_ends_with_hasten(town: Rig) -> None:
+    await town.lose("ash", 0.3)
+    assert town.damage("ash") == {Ability.SLOW}
+    assert Rules(1, (Rule("ash", loss=0.3),)).loss("", "ash") == 0.3
+    assert await answers(port_of(town, "birch"), path="/health")
+    reader, writer = await asyncio.open_connection(HOST, port_of(town, "ash"))
+    for _ in range(REQUESTS):
+        writer.write(REQUEST)
+    text = b""
+    while text.count(b"200 OK") < REQUESTS:
+        text += await asyncio.wait_for(reader.read(1 << 16), 60)
+    writer.close()
+    await writer.wait_closed()
+    for share in (0.0, 1.0, -1.0):
+        with pytest.raises(RigError, match="share of lost messages"):
+            await town.lose("ash", share)
+    await town.hasten("ash")
+    assert town.damage("ash") == frozenset()

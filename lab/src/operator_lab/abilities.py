@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Ability
 from operator_sre.processes.control import Control
-from operator_sre.processes.identity import alive, is_paused
+from operator_sre.processes.identity import alive, is_paused, tree_of
 from operator_sre.processes.supervision import ChildState, Supervision
 
 __all__ = ["Breakable"]
@@ -58,6 +59,21 @@ class Breakable(Handle):
         await self._ready(target, await self._control.signal(target, "CONT"))
         return process
 
+    def children(self, target: str) -> tuple[Process, ...]:
+        """The processes that came out of a target, the oldest first."""
+        process = self._running(target)
+        return tuple(sorted(tree_of(process.pid), key=lambda each: (each.started, each.pid)))
+
+    def signal(self, target: str, number: int, *, child: int | None = None) -> str:
+        """Send any signal to a target, or to one of its children; returns what was hit."""
+        process, name = self._running(target), target
+        if child is not None and (born := self.children(target)):
+            process = born[child % len(born)]
+            name = f"{target}, child {process.pid}"
+        if alive(process):
+            os.kill(process.pid, number)
+        return name
+
     async def cut(self, target: str, others: tuple[str, ...] = ()) -> None:
         """Nothing passes between a target and these others (everybody)."""
         self._check_links(target, others)
@@ -86,8 +102,16 @@ class Breakable(Handle):
             )
         )
 
+    async def lose(self, target: str, share: float, others: tuple[str, ...] = ()) -> None:
+        """That share of messages between them is lost and sent again; `hasten` ends it."""
+        self._check_links(target, others)
+        if not 0 < share < 1:
+            raise RigError("The share of lost messages is between 0 and 1.")
+        new = tuple(Rule(target, other, loss=share) for other in others or (EVERYBODY,))
+        await self._change(lambda rules: (*rules, *new))
+
     async def hasten(self, target: str, others: tuple[str, ...] = ()) -> None:
-        """No more delay between them."""
+        """No more delay and no more loss between them."""
         self._check_links(target, others)
         await self._change(
             lambda rules: tuple(r for r in rules if r.cut or not r.about(target, others))
@@ -103,13 +127,21 @@ class Breakable(Handle):
         volume = self._volume(target)
         await _at_disk(volume, partial(volumes.drain, volume))
 
-    async def limit(self, target: str, *, memory_bytes: int = 0, files: int = 0) -> None:
-        """A target may have no more memory (address space) or open files than that."""
+    async def limit(
+        self,
+        target: str,
+        *,
+        memory_bytes: int = 0,
+        files: int = 0,
+        processes: int = 0,
+        file_bytes: int = 0,
+    ) -> None:
+        """A target may have no more memory, open files, processes or bytes in a file than that."""
         process = self._running(target)
         self._check(target, Ability.LIMIT)
-        wanted = {"as": memory_bytes, "nofile": files}
+        wanted = {"as": memory_bytes, "nofile": files, "nproc": processes, "fsize": file_bytes}
         if min(wanted.values()) < 0 or not any(wanted.values()):
-            raise RigError("A limit is a number of bytes of memory or of files above 0.")
+            raise RigError("A limit is a number above 0.")
         wanted = {name: most for name, most in wanted.items() if most}
         await asyncio.to_thread(limits.lower, self.directory, process, wanted)
 

@@ -21,7 +21,18 @@ __all__ = ["AVAILABLE", "is_lowered", "lower", "raise_again"]
 AVAILABLE = sys.platform == "linux"
 LIMITS_FILE = "limits.json"
 HELPER_S_MAX = 5.0
-_OPTIONS = {"as": resource.RLIMIT_AS, "nofile": resource.RLIMIT_NOFILE}
+_OPTIONS = {
+    "as": resource.RLIMIT_AS,
+    "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC,
+    "fsize": resource.RLIMIT_FSIZE,
+}
+_TITLES = {
+    "as": "Max address space",
+    "nofile": "Max open files",
+    "nproc": "Max processes",
+    "fsize": "Max file size",
+}
 
 # By resource: how much a process may have now.
 Softs = Mapping[str, int]
@@ -65,7 +76,7 @@ def is_lowered(process: Process, supervisor: Process) -> bool:
 
 def _soft(pid: int, name: str) -> int:
     """How much a process may have now, as /proc tells it to everybody."""
-    title = {"as": "Max address space", "nofile": "Max open files"}[name]
+    title = _TITLES[name]
     try:
         text = Path(f"/proc/{pid}/limits").read_text()
     except OSError as problem:

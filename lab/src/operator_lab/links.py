@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import random
 import resource
 import signal
 import socket
@@ -28,6 +29,7 @@ from operator_sre.processes.identity import tree_of
 from operator_sre.processes.supervision import read_state
 
 __all__ = [
+    "RESEND_S",
     "Links",
     "Wire",
     "callers",
@@ -82,6 +84,9 @@ def _with_descendants(pid: int) -> list[int]:
 WAITING_BYTES_MAX = 16 << 20
 # A timer may fire a little early; what is due within this time is due.
 EARLY_S = 0.001
+# How long TCP waits before it sends a lost message again; each time twice as long.
+RESEND_S = 0.2
+RESEND_S_MAX = 12.0
 
 
 class _End(Enum):
@@ -115,7 +120,7 @@ class _Side(asyncio.Protocol):
         if wire.plain and to.transport is not None and not to._waiting:
             to.transport.write(data)
         elif not wire.silent:
-            to.put(data, wire.delay_s)
+            to.put(data, wire.delay_s + wire.resend_s())
 
     def eof_received(self) -> bool:
         if self.wire.silent:
@@ -220,7 +225,7 @@ class Wire:
         self.ends = (0, 0)
         self.connected = False
         self.silent = False
-        self.delay_s = 0.0
+        self.delay_s = self.loss = 0.0
         # Nothing has to be asked of a wire that is plain.
         self.plain = False
 
@@ -232,7 +237,14 @@ class Wire:
             self.ends = (far[1], near[1])
             self._on_open(self)
 
-    def rule(self, *, cut: bool, delay_s: float) -> None:
+    def resend_s(self) -> float:
+        """How long the next message waits because it was lost, perhaps again and again."""
+        waited_s, timeout_s = 0.0, RESEND_S
+        while self.loss and waited_s < RESEND_S_MAX and random.random() < self.loss:
+            waited_s, timeout_s = waited_s + timeout_s, timeout_s * 2
+        return waited_s
+
+    def rule(self, *, cut: bool, delay_s: float, loss: float = 0.0) -> None:
         """From now on this holds; what was silent and is not any more is closed."""
         if cut:
             self.silent, self.plain = True, False
@@ -243,9 +255,9 @@ class Wire:
         if self.silent:
             self.close()
             return
-        shorter = delay_s < self.delay_s
-        self.delay_s = delay_s
-        self.plain = self.connected and not delay_s
+        shorter = delay_s < self.delay_s or loss < self.loss
+        self.delay_s, self.loss = delay_s, loss
+        self.plain = self.connected and not delay_s and not loss
         if self.connected and shorter:
             for side in (self.caller, self._called):
                 side.flush(float("inf"))
@@ -274,7 +286,7 @@ class Wire:
             self.close(reset=True)
             return
         self.connected = True
-        self.plain = not self.delay_s and not self.silent
+        self.plain = not self.delay_s and not self.loss and not self.silent
         self._called.flush(loop.time())
 
     def _stop_dialling(self) -> None:
@@ -377,8 +389,9 @@ class Links:
         if wires and self._asks_who(link.target):
             names = callers(self._directory, self._targets, [wire.ends for wire in wires])
         for wire in wires:
-            cut, delay_s = self._rules.between(names.get(wire.ends, ""), link.target)
-            wire.rule(cut=cut, delay_s=delay_s)
+            caller = names.get(wire.ends, "")
+            cut, delay_s = self._rules.between(caller, link.target)
+            wire.rule(cut=cut, delay_s=delay_s, loss=self._rules.loss(caller, link.target))
 
     def _asks_who(self, target: str) -> bool:
         """Whether it matters who called; looking that up takes a while."""

@@ -41,6 +41,7 @@ class Rule:
     other: str = EVERYBODY
     cut: bool = False
     delay_s: float = 0.0
+    loss: float = 0.0  # the share of messages that are lost and have to be sent again
 
     def holds(self, source: str, destination: str) -> bool:
         """Whether it is about a connection between these two; "" is somebody unknown."""
@@ -68,6 +69,11 @@ class Rules:
         found = [rule for rule in self.rules if rule.holds(source, destination)]
         delay_s = max((rule.delay_s for rule in found), default=0.0)
         return any(rule.cut for rule in found), delay_s
+
+    def loss(self, source: str, destination: str) -> float:
+        """The share of messages between them that are lost."""
+        found = (rule.loss for rule in self.rules if rule.holds(source, destination))
+        return max(found, default=0.0)
 
     def of(self, target: str) -> tuple[Rule, ...]:
         """Those that are about a target."""

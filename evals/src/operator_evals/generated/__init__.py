@@ -1,0 +1,1 @@
+"""Generated faults: composed from primitives over a rig, judged by what its clients see."""
