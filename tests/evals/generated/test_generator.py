@@ -84,7 +84,9 @@ def test_every_kind_and_timing_and_every_count_appears() -> None:
 def test_a_primitive_fits_the_part_that_it_is_for() -> None:
     parts = {part.name: part for part in surface().parts}
     for seed in SEEDS:
-        for each in generate(surface(), seed).injections:
+        injections = generate(surface(), seed).injections
+        assert injections
+        for each in injections:
             primitive, part = each.primitive, parts[each.primitive.target]
             match primitive.kind:
                 case Kind.LINK:
@@ -132,10 +134,13 @@ def test_a_value_stays_within_its_type_and_differs(setting: Setting) -> None:
 
 
 def test_a_smaller_case_has_fewer_primitives_or_plainer_timing() -> None:
+    steps = 0
     for seed in SEEDS:
         case = generate(surface(), seed)
         for other in smaller(case):
             assert _weight(other) < _weight(case)
+            steps += 1
+    assert steps > len(SEEDS)
 
 
 def _weight(case: Case) -> tuple[int, int]:

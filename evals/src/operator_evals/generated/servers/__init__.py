@@ -1,0 +1,40 @@
+"""Servers as a fault generator and an oracle speak to them: with clients of their own.
+
+Nothing here comes from the product: which settings there are, what its administrators can do and
+who takes writes is asked of the server itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from operator_evals.generated.servers.etcd import EtcdServer
+from operator_evals.generated.servers.postgres import PostgresServer
+from operator_evals.generated.servers.server import Seat, Server, Undo, nothing_to_undo
+from operator_evals.generated.servers.valkey import ValkeyServer
+from operator_protocols.domain.rig import ProcessSpec
+
+__all__ = ["Seat", "Server", "Undo", "nothing_to_undo", "servers_of"]
+
+_PROGRAM = re.compile(r"/(postgres|etcd|valkey-server|redis-server)(?:[\s\"']|$)")
+
+
+def servers_of(processes: Iterable[ProcessSpec], seats: dict[str, Seat]) -> dict[str, Server]:
+    """A client for each process whose program is known; others have none."""
+    found: dict[str, Server] = {}
+    for process in processes:
+        scripts = [text for name, text in process.files.items() if name.endswith(".sh")]
+        match = _PROGRAM.search("\n".join([*process.argv[:1], *scripts]))
+        if match is None:
+            continue
+        seat = seats[process.name]
+        kin = [seats[each.name] for each in processes if each.name != process.name]
+        match match[1]:
+            case "postgres":
+                found[process.name] = PostgresServer(seat)
+            case "etcd":
+                found[process.name] = EtcdServer(seat, kin, program=process.argv[0])
+            case _:
+                found[process.name] = ValkeyServer(seat, kin, sentinel="--sentinel" in process.argv)
+    return found
