@@ -327,7 +327,7 @@ class Pipeline:
         known = recorded.next(want)
         while known is not None and isinstance(known[0], Proof) and known[0].held:
             work.proven = self._fresh(work.ticket)
-            (entry,) = self.sealed.unsealed(self.entries.after((known[1] or 1) - 1, limit=1))
+            (entry,) = self.sealed.unseal(self.entries.after((known[1] or 1) - 1, limit=1))
             if entry.payload.get("covers") == _covers(work.proven):
                 break
             known = recorded.next(want)

@@ -66,7 +66,7 @@ def test_a_ticket_is_handed_off_once_it_is_confirmed(tmp_path: Path) -> None:
         (handed,) = entries(app, Kind.TICKET_HANDED_OFF)
         assert (handed.actor.id, handed.ticket) == ("bob", ticket.id)
         # It stays theirs, also when everything holds again, until a person says otherwise.
-        assert after.paused(app.clock.now() + timedelta(days=999))
+        assert after.is_paused(app.clock.now() + timedelta(days=999))
         assert after.pause is not None
         assert after.pause.by == "bob"
 

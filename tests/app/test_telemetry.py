@@ -14,7 +14,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.run import Answer, Finish, Spent
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.domain.tracing import span_id, trace_id
+from operator_protocols.domain.trace import span_id, trace_id
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre.app import telemetry
 from operator_sre.app.answers import run_timeline

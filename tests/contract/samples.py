@@ -13,7 +13,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.standing import Likeness, Scope, StandingRule
+from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.domain.workflow import (

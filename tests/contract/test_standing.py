@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from operator_protocols.domain.entry import Actor, Kind
-from operator_protocols.domain.standing import Scope, StandingRule
+from operator_protocols.domain.standing_rule import Scope, StandingRule
 from operator_protocols.errors import ConflictError, NotFoundError
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import standing_rule

@@ -114,7 +114,7 @@ class Keeps:
             raise self.error
         return self.kept
 
-    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+    async def find_lost(self, marks: Sequence[str]) -> frozenset[str] | None:
         return self.lost
 
 

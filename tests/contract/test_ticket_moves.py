@@ -81,7 +81,7 @@ async def test_a_held_ticket_is_not_claimed_until_it_is_let_go(
     await ports.tickets.open([violation()])
     held = await _make(ports, MoveKind.HOLD)
     assert held.pause == Pause("ada", "so it is")
-    assert held.paused(clock.now())
+    assert held.is_paused(clock.now())
     clock.advance(1e7)
     assert await _claim(ports) is None
     let_go = await _make(ports, MoveKind.UNHOLD)
@@ -97,7 +97,7 @@ async def test_a_hold_may_have_an_end(ports: Ports, clock: HeldClock) -> None:
     clock.advance(4.9)
     assert await _claim(ports) is None
     clock.advance(0.1)
-    assert not held.paused(clock.now())
+    assert not held.is_paused(clock.now())
     assert await _claim(ports) is not None
 
 
@@ -163,12 +163,12 @@ async def test_a_hold_ends_with_its_ticket(ports: Ports) -> None:
     await _make(ports, MoveKind.HOLD)
     held = ports.tickets.get(opened.id)
     assert held is not None
-    assert held.paused(NOON)
+    assert held.is_paused(NOON)
     over = Draft(Kind.TICKET_RESOLVED, {"reason": "it holds"}, ticket=opened.id)
     await ports.leases.end(held, over)
     ended = ports.tickets.get(opened.id)
     assert ended is not None
-    assert (ended.state, ended.paused(NOON)) == (TicketState.RESOLVED, False)
+    assert (ended.state, ended.is_paused(NOON)) == (TicketState.RESOLVED, False)
 
 
 async def test_being_taken_away_is_no_attempt_and_the_next_one_begins_anew(ports: Ports) -> None:

@@ -233,8 +233,8 @@ class _Slow:
         await self.told.wait()
         return intent
 
-    async def started(self, intent: Entry, process: Process) -> Entry:
-        return await self._intents.started(intent, process)
+    async def record_start(self, intent: Entry, process: Process) -> Entry:
+        return await self._intents.record_start(intent, process)
 
     async def end(self, intent: Entry, result: Result) -> Entry:
         entry = await self._intents.end(intent, result)

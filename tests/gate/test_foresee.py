@@ -10,7 +10,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.standing import Likeness, Scope
+from operator_protocols.domain.standing_rule import Likeness, Scope
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_sre.gate import Course, Held, LocalPermissions, Way
 from operator_sre.gate.authority import Role

@@ -13,7 +13,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
-from operator_protocols.domain.standing import Likeness, Scope, StandingRule
+from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_protocols.errors import UsageError

@@ -1,4 +1,4 @@
-"""Asking again, leaving alone, answering in somebody's place, replaying, and saying it short."""
+"""Sample again, leaving alone, answering in somebody's place, replaying, and saying it short."""
 
 from __future__ import annotations
 
@@ -195,12 +195,12 @@ async def test_a_script_that_is_none_is_told_in_one_sentence(text: str) -> None:
 
 async def test_prices() -> None:
     prices = Prices(3.0, 15.0, 0.3)
-    assert prices.spent(1_000_000, 0).usd == pytest.approx(3.0)
-    assert prices.spent(0, 1_000_000).usd == pytest.approx(15.0)
-    assert prices.spent(1_000_000, 0, cached=1_000_000).usd == pytest.approx(0.3)
-    assert prices.spent(1_000_000, 0, cache_written=1_000_000).usd == pytest.approx(3.75)
-    assert Prices(3.0, 15.0).spent(1_000_000, 0, cached=500_000).usd == pytest.approx(3.0)
-    assert Prices().spent(10, 5) == Spent(10, 5, 0.0)
+    assert prices.price(1_000_000, 0).usd == pytest.approx(3.0)
+    assert prices.price(0, 1_000_000).usd == pytest.approx(15.0)
+    assert prices.price(1_000_000, 0, cached=1_000_000).usd == pytest.approx(0.3)
+    assert prices.price(1_000_000, 0, cache_written=1_000_000).usd == pytest.approx(3.75)
+    assert Prices(3.0, 15.0).price(1_000_000, 0, cached=500_000).usd == pytest.approx(3.0)
+    assert Prices().price(10, 5) == Spent(10, 5, 0.0)
 
 
 @pytest.mark.parametrize(

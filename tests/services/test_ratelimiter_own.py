@@ -158,14 +158,14 @@ def test_the_tally_forgets_what_left_the_window() -> None:
     now[0] += 9.8
     tally.add("a", allowed=False, limit=3)
     assert tally.listing(items_max=9) == [
-        KeyTally(key="a", asked=2, allowed=1, uncounted=0, limit=5)
+        KeyTally(key="a", requests=2, allowed=1, uncounted=0, limit=5)
     ]
     now[0] += 0.4
     assert tally.listing(items_max=9) == [
-        KeyTally(key="a", asked=1, allowed=0, uncounted=0, limit=3)
+        KeyTally(key="a", requests=1, allowed=0, uncounted=0, limit=3)
     ]
     now[0] += 11
-    assert (tally.listing(items_max=9), tally.asked()) == ([], 0)
+    assert (tally.listing(items_max=9), tally.count_requests()) == ([], 0)
     assert tally.dropped is False
 
 
@@ -178,7 +178,7 @@ def test_the_tally_has_a_bound_and_says_when_it_was_reached() -> None:
     assert [each.key for each in tally.listing(items_max=9)] == ["a", "c"]
     assert (before, tally.dropped) == (False, True)
     tally.clear()
-    assert tally.asked() == 0
+    assert tally.count_requests() == 0
 
 
 def test_what_is_said_over_and_over_is_written_once_in_a_while() -> None:

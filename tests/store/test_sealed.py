@@ -63,7 +63,7 @@ async def test_the_ledger_holds_no_secret_and_the_file_neither(
 async def test_whoever_resumes_a_run_gets_its_answers_as_they_were(store: Store) -> None:
     await _answer(store)
     entries = store.entries.after(0, limit=10)
-    (entry,) = store.sealed.unsealed(entries)
+    (entry,) = store.sealed.unseal(entries)
     assert entry.payload == PAYLOAD
     assert (entry.seq, entry.hash) == (entries[0].seq, entries[0].hash)
 
@@ -80,7 +80,7 @@ async def test_a_result_is_kept_as_it_was_only_when_it_can_be_taken_back(store: 
         await store.journal.append(Draft(Kind.TOOL_RESULT, payload, run="run-1"))
     entries = store.entries.after(0, limit=10)
     assert SECRET not in str([entry.payload for entry in entries])
-    unsealed = store.sealed.unsealed(entries)
+    unsealed = store.sealed.unseal(entries)
     assert [SECRET in str(entry.payload) for entry in unsealed] == [True, False]
     assert from_json(Result, unsealed[0].payload["result"]).undo == undo
 
@@ -90,7 +90,7 @@ async def test_nothing_is_kept_when_the_run_is_over(store: Store) -> None:
     await _answer(store, "run-2")
     await store.journal.append(run_finished(ticket()))
     assert store.reader.rows("SELECT run FROM sealed") == [("run-2",)]
-    (entry,) = store.sealed.unsealed(store.entries.after(0, limit=1, run="run-1"))
+    (entry,) = store.sealed.unseal(store.entries.after(0, limit=1, run="run-1"))
     assert SECRET not in str(entry.payload)
 
 
@@ -100,6 +100,6 @@ async def test_another_key_opens_nothing(store: Store, tmp_path: Path) -> None:
     other = open_store(
         tmp_path / "operator.db", clock=HeldClock(), sealer=Vault(tmp_path / "vault.key")
     )
-    (entry,) = other.sealed.unsealed(other.entries.after(0, limit=1))
+    (entry,) = other.sealed.unseal(other.entries.after(0, limit=1))
     other.close()
     assert entry.payload["reasoning"] == "the password is [REDACTED]"

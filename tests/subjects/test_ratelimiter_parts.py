@@ -21,20 +21,20 @@ from operator_sre.plugins import find_plugin
 from operator_sre.subjects.ratelimiter.faults import FAULTS, primary_of
 from operator_sre.subjects.ratelimiter.nodes import (
     KeyTally,
-    NodeLook,
+    NodeReport,
     TalkError,
     api,
     in_path,
-    look_at_node,
+    observe_node,
     unreachable,
 )
 from operator_sre.subjects.ratelimiter.rig import NODES, SENTINELS, rig, server_path
 from operator_sre.subjects.ratelimiter.stores import (
     SETTINGS,
-    Asking,
-    StoreLook,
+    Sample,
+    StoreReport,
     command,
-    look_at_store,
+    observe_store,
     password_of,
     role_of,
     store_readings,
@@ -65,16 +65,16 @@ COMMON_READINGS: dict[str, Value] = {
 }
 
 
-def _node(name: str, tally: dict[str, KeyTally] | None, **more: Value) -> NodeLook:
+def _node(name: str, tally: dict[str, KeyTally] | None, **more: Value) -> NodeReport:
     readings: dict[str, Value] = {"kind": "node", "reachable": True}
     readings |= {"process": f"p-{name}", "uptime_s": 99.0}
     seen = Seen(name, {**readings, **COMMON_READINGS, **more})
-    asked = sum(row.asked for row in (tally or {}).values())
-    return NodeLook(seen, name, tally, asked, complete=True)
+    asked = sum(row.requests for row in (tally or {}).values())
+    return NodeReport(seen, name, tally, asked, complete=True)
 
 
-def _store(counts: dict[str, int], **more: object) -> StoreLook:
-    look = StoreLook(Seen("store", {"kind": "store"}), NOW_US, counts=counts, counted=True)
+def _store(counts: dict[str, int], **more: object) -> StoreReport:
+    look = StoreReport(Seen("store", {"kind": "store"}), NOW_US, counts=counts, counted=True)
     return replace(look, **more)  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def test_drift_is_what_no_node_explains(
 ) -> None:
     nodes = [
         _node("a", {"k": _allowed(6)}),
-        NodeLook(Seen("gone", {"kind": "node", "reachable": False})),
+        NodeReport(Seen("gone", {"kind": "node", "reachable": False})),
     ]
     look = _store({"k": stored}, members={"k": members})
     found = drift_of(look, nodes, counted_by(nodes))
@@ -174,19 +174,19 @@ def test_over_limit_hot_key_and_odd_limits() -> None:
 
 
 def test_the_primary_in_use_is_the_one_that_nodes_and_sentinels_name() -> None:
-    stores = [StoreLook(Seen(name, {"role": "primary"})) for name in ("store", "replica")]
+    stores = [StoreReport(Seen(name, {"role": "primary"})) for name in ("store", "replica")]
     places = {"store": "h:1", "replica": "h:2"}
     node = _node("a", {}, store_address="h:2/0")
     assert primary_among(stores, places, [node], []) == "replica"
     assert primary_among(stores[:1], places, [node], []) == "store"
     assert primary_among(stores, places, [], []) == ""
-    sentinel = StoreLook(Seen("sentinel-1", {"primary": "h:1"}))
+    sentinel = StoreReport(Seen("sentinel-1", {"primary": "h:1"}))
     assert primary_among(stores, places, [], [sentinel]) == "store"
 
 
 def test_two_stores_that_are_configured_differently_name_what_and_how() -> None:
-    one = StoreLook(Seen("a", {"setting_maxmemory": "1", "setting_appendonly": "yes"}))
-    two = StoreLook(Seen("b", {"setting_maxmemory": "9", "setting_appendonly": "yes"}))
+    one = StoreReport(Seen("a", {"setting_maxmemory": "1", "setting_appendonly": "yes"}))
+    two = StoreReport(Seen("b", {"setting_maxmemory": "9", "setting_appendonly": "yes"}))
     assert "maxmemory" in SETTINGS
     assert settings_of(one, [two]) == {
         "settings_differ": True,
@@ -253,10 +253,10 @@ async def test_further_addresses_are_tried_when_the_first_does_not_answer() -> N
         dead = stack.enter_context(unused_port())
         target = Target("n", "node", port=dead, endpoints=(f"127.0.0.1:{node}",))
         assert addresses_of(target) == [("127.0.0.1", dead), ("127.0.0.1", node)]
-        look = await look_at_node(target, timeout_s=2.0, secret=str)
+        look = await observe_node(target, timeout_s=2.0, secret=str)
         assert look.answers
         other = Target("s", "store", port=dead, endpoints=(f"127.0.0.1:{store}",))
-        found = await look_at_store(other, Asking("r", 1.0), timeout_s=2.0, secret=str)
+        found = await observe_store(other, Sample("r", 1.0), timeout_s=2.0, secret=str)
         assert found.reading("reachable") is True
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from operator_protocols.domain.tracing import span_id, trace_id
+from operator_protocols.domain.trace import span_id, trace_id
 from operator_protocols.errors import MissingExtraError
 from operator_sre.telemetry import spans
 from operator_sre.telemetry.spans import Collector, Span, traces_url

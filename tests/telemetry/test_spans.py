@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.entry import Actor, Entry, Kind
-from operator_protocols.domain.tracing import (
+from operator_protocols.domain.trace import (
     SEQ_MAX,
     entry_of_span,
     span_id,

@@ -366,7 +366,7 @@ async def test_a_person_may_take_over_what_an_agent_has_escalated(store: Store, 
     await store.leases.end(ticket, escalated(ticket))
     move = Move(MoveKind.ESCALATE, Actor("ada", "user"), "mine")
     taken = await store.ticket_moves.make(ticket.id, move)
-    assert taken.paused(NOON)
+    assert taken.is_paused(NOON)
     assert await store.ticket_moves.make(ticket.id, move) == taken
     assert await desk.recover("shop", _well("node-1"), NOON) == []
 

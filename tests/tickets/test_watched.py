@@ -122,7 +122,7 @@ async def test_what_is_planned_is_taken_from_the_agent_and_given_back_later(one:
     claimed = await one.claimed()
     await one.store.journal.append(run_started(claimed))
     await one.desk.plan("shop", [violation()], [], one.clock.now())
-    assert one.ticket().paused(one.clock.now())
+    assert one.ticket().is_paused(one.clock.now())
     assert one.ticket().state is TicketState.OPEN
     assert not await one.store.leases.renew(claimed, lease_s=1.0)
     before = one.store.entries.newest(limit=1)
@@ -174,4 +174,4 @@ async def test_what_a_person_holds_stays_held_when_it_breaks_again(one: _Desk) -
     broken = violation(since=one.clock.now())
     (again,) = await one.desk.file([broken], [], one.clock.now())
     assert (again.state, again.attempts) == (TicketState.OPEN, 0)
-    assert again.paused(one.clock.now())
+    assert again.is_paused(one.clock.now())

@@ -151,10 +151,10 @@ async def _looks(trial: _Trial) -> list[str]:
                 for kind in trial.kinds
                 for how, port in (("silent", silent), ("dead", dead), ("portless", None))
             ]
-            begun = time.monotonic()
+            started_s = time.monotonic()
             subject = trial.subject(*targets)
             observation = await subject.observe()
-            took_s = time.monotonic() - begun
+            took_s = time.monotonic() - started_s
     if took_s > 2 * TIMEOUT_S + trial.slack_s:
         broken.append(f"An observation with a timeout of {TIMEOUT_S:g} s took {took_s:.1f} s.")
     if observation.subject != "mine":
@@ -226,12 +226,12 @@ async def _depot(trial: _Trial) -> list[str]:
             depot = trial.plugin.depot(trial.settings(*targets))
             if not _has_verbs(depot, Depot):
                 return ["`depot` does not return a Depot."]
-            begun = time.monotonic()
+            started_s = time.monotonic()
             try:
-                kept, gone = await depot.put("mark"), await depot.gone(("mark",))
+                kept, gone = await depot.put("mark"), await depot.find_lost(("mark",))
             except Exception as error:  # noqa: BLE001  that it raises is the broken promise
                 return [f"The depot raises {type(error).__name__}: {error}."]
-            took_s = time.monotonic() - begun
+            took_s = time.monotonic() - started_s
     broken = []
     if kept:
         broken.append("The depot reports a mark as kept that was never acknowledged.")

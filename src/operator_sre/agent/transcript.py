@@ -154,7 +154,7 @@ class Recorded:
         for entry in known:
             if entry.kind is Kind.TOOL_CALL and entry.payload["permit"] not in ended:
                 await recover(entry)
-        return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
+        return cls(sealed.unseal(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
 
     def next(self, want: Want) -> Told | None:
         """The recorded answer to this want; None from the point where the run broke off."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
-from operator_protocols.domain.standing import Likeness, Scope, StandingRule
+from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
 from operator_sre.app.outlook import Outlook, outlook_of_request
 from operator_sre.app.persons import NoMore, must_be_a_person, signed_in

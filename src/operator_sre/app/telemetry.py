@@ -22,7 +22,7 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.domain.tracing import entry_of_span, span_id, trace_id, traced_run
+from operator_protocols.domain.trace import entry_of_span, span_id, trace_id, traced_run
 from operator_protocols.domain.watcher import Watch
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre import __version__

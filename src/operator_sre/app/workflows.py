@@ -239,7 +239,7 @@ async def carry_workflow(
     """Carry a claimed workflow to its end. Cancellation parks it for the next worker."""
     await record_overrides(app)
     entries = app.store.entries.after(0, limit=RUN_ENTRIES_MAX, run=record.id)
-    progress = Progress.of(app.store.sealed.unsealed(entries))
+    progress = Progress.of(app.store.sealed.unseal(entries))
     claims = app.store.workflow_claims
     if not progress.intact:
         why = "it contains secrets that only the home that created it can read"

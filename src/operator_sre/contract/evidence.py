@@ -7,7 +7,7 @@ import shlex
 from typing import assert_never
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.tracing import span_id, traced_run
+from operator_protocols.domain.trace import span_id, traced_run
 from operator_sre.contract.messages import EvidenceRef, EvidenceType
 
 __all__ = [

@@ -121,7 +121,7 @@ class Executor:
         """
         action = from_json(Action, intent.payload["action"])
         timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
-        job = Job(intent.payload["permit"], timeout_s, begun=intent.at)
+        job = Job(intent.payload["permit"], timeout_s, started_at=intent.at)
         doer = intent.payload.get("doer")
         is_elsewhere = bool(doer and self.initiator and doer["host"] != self.initiator.host)
         if is_elsewhere:
@@ -150,7 +150,7 @@ class Executor:
         async def record(process: Process) -> None:
             await asyncio.sleep(STARTED_AFTER_S)
             with contextlib.suppress(OperatorError):  # the outcome tells of it as well
-                await asyncio.shield(self.intents.started(intent, process))
+                await asyncio.shield(self.intents.record_start(intent, process))
 
         def started(process: Process) -> None:
             tasks.append(asyncio.ensure_future(record(process)))

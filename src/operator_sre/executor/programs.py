@@ -94,7 +94,9 @@ class Programs:
             return Result(Outcome.UNKNOWN, stderr=f"{error} {UNKNOWN}")
         if isinstance(answer, Done):
             return self._result(answer)
-        if job.begun is not None and job.begun.timestamp() > max(answer.since, boot_time()):
+        if job.started_at is not None and job.started_at.timestamp() > max(
+            answer.since, boot_time()
+        ):
             return Result(Outcome.CANCELLED, stderr=NEVER)
         return Result(Outcome.UNKNOWN, stderr=UNKNOWN)
 

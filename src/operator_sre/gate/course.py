@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from operator_protocols.domain.standing import StandingRule
+from operator_protocols.domain.standing_rule import StandingRule
 
 __all__ = ["Course", "Way"]
 

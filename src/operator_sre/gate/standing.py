@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import SHELL, Action
-from operator_protocols.domain.standing import Likeness, Scope, StandingRule
+from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import UsageError
 from operator_sre.gate.grammar.shell import one_command

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.standing import StandingRule
+from operator_protocols.domain.standing_rule import StandingRule
 from operator_protocols.domain.token import Role
 from operator_sre.app import approvals
 from operator_sre.app.outlook import Outlook, document_of, facts_of

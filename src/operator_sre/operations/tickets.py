@@ -177,7 +177,7 @@ def handed_off_ticket(app: App, *, number: int, to: str, why: str) -> Ticket:
 
 def _state(ticket: Ticket, now: datetime) -> str:
     """Its state, and what keeps agents off it."""
-    if ticket.pause is None or not ticket.paused(now):
+    if ticket.pause is None or not ticket.is_paused(now):
         return ticket.state
     how = "snoozed" if ticket.pause.snoozed else "held"
     until = f" until {ticket.pause.until:%m-%d %H:%M}" if ticket.pause.until else ""

@@ -107,7 +107,7 @@ class StoredSealed:
         self._reader = reader
         self._sealer = sealer
 
-    def unsealed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def unseal(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The same entries; those that were sealed have their payload as it was."""
         if self._sealer is None:
             return list(entries)

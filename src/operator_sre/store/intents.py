@@ -74,7 +74,7 @@ class StoredIntents(Repository):
             )
         )
 
-    async def started(self, intent: Entry, process: Process) -> Entry:
+    async def record_start(self, intent: Entry, process: Process) -> Entry:
         """Record which process it became."""
         payload = {"process": to_json(process)}
         return await self._follow(intent, Kind.TOOL_STARTED, payload, once="started")

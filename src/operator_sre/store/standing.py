@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-from operator_protocols.domain.standing import Scope, StandingRule
+from operator_protocols.domain.standing_rule import Scope, StandingRule
 from operator_protocols.errors import ConflictError, LedgerDamagedError
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import Connection, Rows, plain

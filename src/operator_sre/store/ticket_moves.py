@@ -78,7 +78,7 @@ def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
         case MoveKind.HOLD | MoveKind.SNOOZE:
             wanted = (move.by.id, move.reason, move.until, move.kind is MoveKind.SNOOZE)
             known = pause and (pause.by, pause.reason, pause.until, pause.snoozed)
-            return known == wanted and ticket.paused(transaction.now())
+            return known == wanted and ticket.is_paused(transaction.now())
         case MoveKind.UNHOLD:
             return pause is None
         case MoveKind.ASSIGN:
@@ -93,7 +93,7 @@ def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
             texts = [(entry.actor.id, entry.payload["text"]) for entry in comments]
             return texts == [(move.by.id, move.reason)]
         case MoveKind.ESCALATE:
-            taken = move.by.type != "user" or ticket.paused(transaction.now())
+            taken = move.by.type != "user" or ticket.is_paused(transaction.now())
             return ticket.state is TicketState.ESCALATED and taken
         case MoveKind.HAND_OFF:
             now = (ticket.state, ticket.assignee, ticket.reason)

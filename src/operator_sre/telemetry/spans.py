@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.tracing import span_id, trace_id, traced_run
+from operator_protocols.domain.trace import span_id, trace_id, traced_run
 from operator_protocols.errors import MissingExtraError
 
 __all__ = ["SERVICE", "Collector", "Span", "provider_named", "spans_of", "traces_url"]

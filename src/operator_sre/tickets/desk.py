@@ -138,7 +138,7 @@ class Desk:
                 wanted = ours
             else:
                 kind, reason = MoveKind.HOLD, PLANNED
-                wanted = bool(keys & quiet) and not ticket.paused(now)
+                wanted = bool(keys & quiet) and not ticket.is_paused(now)
             if wanted:
                 with contextlib.suppress(ConflictError):
                     await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
@@ -195,7 +195,7 @@ class Desk:
         }
         resolved = []
         for ticket in tickets:
-            if ticket.state is TicketState.ESCALATED and ticket.paused(now):
+            if ticket.state is TicketState.ESCALATED and ticket.is_paused(now):
                 continue
             held = [healthy.get(violation.key) for violation in ticket.violations]
             well = [one for one in held if one is not None]

@@ -47,7 +47,7 @@ class Shelf:
             raise OSError("no")
         return False
 
-    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+    async def find_lost(self, marks: Sequence[str]) -> frozenset[str] | None:
         self.looks += 1
         if self.looks > self.recovers_after:
             return frozenset()

@@ -191,9 +191,9 @@ async def test_what_was_recovered_before_it_started_never_starts(
     assert late.outcome is not Outcome.RAN
     assert not file.exists()
     # One that was begun since the machine is up would have left a trace.
-    recent = replace(new_job(), begun=datetime.now(UTC))
+    recent = replace(new_job(), started_at=datetime.now(UTC))
     assert (await shell.recover(action, recent)).outcome is Outcome.CANCELLED
-    old = replace(new_job(), begun=datetime.now(UTC) - timedelta(days=10_000))
+    old = replace(new_job(), started_at=datetime.now(UTC) - timedelta(days=10_000))
     assert (await shell.recover(action, old)).outcome is Outcome.UNKNOWN
     await shell.aclose()
 

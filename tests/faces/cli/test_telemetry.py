@@ -8,7 +8,7 @@ from typing import Any
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.run import Answer, Finish
-from operator_protocols.domain.tracing import trace_id
+from operator_protocols.domain.trace import trace_id
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 from tests.e2e.home import Home
 from tests.telemetry.collector import collecting

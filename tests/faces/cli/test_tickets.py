@@ -57,7 +57,7 @@ def test_a_ticket_is_put_off_until_a_time(filed: Home) -> None:
     told = filed.ask("tickets", "snooze", "1", "--for", "2h", "--reason", "after lunch")["ticket"]
     assert told["pause"]["snoozed"]
     assert "snoozed until" in filed.run("tickets", "list").out
-    assert _ticket(filed).paused(datetime.now(UTC))
+    assert _ticket(filed).is_paused(datetime.now(UTC))
 
 
 def test_a_ticket_is_somebodys_and_can_be_found(filed: Home) -> None:

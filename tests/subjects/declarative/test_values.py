@@ -114,7 +114,7 @@ def test_a_table_is_asked_for_what_it_holds() -> None:
         lambda: found.number("a", 0, low=2, high=3),
         lambda: found.texts("c"),
         lambda: found.table("a"),
-        lambda: found.required("z"),
+        lambda: found.require_text("z"),
         lambda: found.choice("f", ("x", "y"), "x"),
         lambda: found.port("f"),
         lambda: found.seconds("f", 0.0),

@@ -128,10 +128,10 @@ async def test_a_lease_that_somebody_keeps_alive_is_told(watch: Watch) -> None:
     lease = LeaseClock(60, clock)
     target = watch.target(await watch.leader())
     etcd = Etcd(watch.settings)
-    granted = await lease.look(etcd, target)
+    granted = await lease.compare(etcd, target)
     assert granted == {"lease_left_s": 60, "lease_error_s": 0.0}
     clock.seconds = 30.0
-    late = await lease.look(etcd, target)
+    late = await lease.compare(etcd, target)
     assert isinstance(late["lease_error_s"], float)
     assert late["lease_error_s"] > 25.0
 

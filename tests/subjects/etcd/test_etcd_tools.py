@@ -208,18 +208,18 @@ async def test_what_a_majority_keeps_is_there_and_only_what_it_has_not_is_gone(
     depot = EtcdDepot(watch.settings)
     marks = [f"mark-{number}" for number in range(6)]
     assert [await depot.put(mark) for mark in marks] == [True] * 6  # at every member
-    assert await depot.gone(marks) == frozenset()
+    assert await depot.find_lost(marks) == frozenset()
     target = await watch.follower()
     await watch.ask(target, "kv/deleterange", key=to_base64("shop/receipt/mark-2"))
-    assert await depot.gone([*marks, "never"]) == frozenset({"mark-2", "never"})
+    assert await depot.find_lost([*marks, "never"]) == frozenset({"mark-2", "never"})
     async with watch.breaking("node_pause", target):
         assert True in [await depot.put(f"paused-{number}") for number in range(3)]
-        assert await depot.gone(marks) == frozenset({"mark-2"})
+        assert await depot.find_lost(marks) == frozenset({"mark-2"})
     async with watch.breaking("quorum_lost", target):
         assert not await depot.put("alone")
-        assert await depot.gone(marks) is None  # unknown is not lost
+        assert await depot.find_lost(marks) is None  # unknown is not lost
     await watch.healthy()
-    assert await depot.gone(marks) == frozenset({"mark-2"})
+    assert await depot.find_lost(marks) == frozenset({"mark-2"})
 
 
 async def test_a_defragment_that_would_cost_the_quorum_is_refused(watch: Watch) -> None:

@@ -147,16 +147,16 @@ def test_the_leader_says_whether_it_hears_who_does_not_answer_us(
 ) -> None:
     silent = MemberStatus(Target("b", KIND), GONE)
     cluster = Cluster([_leading(received, peers), silent])
-    assert cluster.heard(silent, frozenset(deaf)) is heard
-    assert Cluster([silent]).heard(silent, frozenset()) is None
+    assert cluster.hears(silent, frozenset(deaf)) is heard
+    assert Cluster([silent]).hears(silent, frozenset()) is None
 
 
 def test_silence_can_be_told_only_after_a_while() -> None:
     one, hearing = _leading({"6": 10}, {"6": True}), Hearing()
-    assert not hearing.listened(one, 0.0)
+    assert not hearing.has_history(one, 0.0)
     assert hearing.deaf_to(one, 0.0) == frozenset()
-    assert not hearing.listened(one, WINDOW_S / 2)
-    assert hearing.listened(one, WINDOW_S)
+    assert not hearing.has_history(one, WINDOW_S / 2)
+    assert hearing.has_history(one, WINDOW_S)
     assert hearing.deaf_to(one, WINDOW_S) == {"6"}
 
 

@@ -180,19 +180,19 @@ async def test_only_what_the_primary_has_not_is_gone(watch: Watch) -> None:
     marks = [f"mark-{number}" for number in range(4)]
     assert [await depot.put(mark) for mark in marks] == [True] * 4
     assert not await depot.put("mark-0")  # it is there already, so nothing was done
-    assert await depot.gone(marks) == frozenset()
+    assert await depot.find_lost(marks) == frozenset()
     async with watch.owner(PRIMARY) as session:
         await session.do("DELETE FROM receipts WHERE mark = 'mark-1'")
-    assert await depot.gone([*marks, "never"]) == frozenset({"mark-1", "never"})
+    assert await depot.find_lost([*marks, "never"]) == frozenset({"mark-1", "never"})
     async with watch.hurt("primary_kill", PRIMARY):
         assert not await depot.put("alone")
-        assert await depot.gone(marks) is None  # a replica may be behind: unknown is not lost
+        assert await depot.find_lost(marks) is None  # a replica may be behind: unknown is not lost
     await watch.healthy()
-    assert await depot.gone(marks) == frozenset({"mark-1"})
+    assert await depot.find_lost(marks) == frozenset({"mark-1"})
     async with watch.owner(PRIMARY) as session:
         await session.do("ALTER TABLE receipts RENAME TO gone")
     try:
-        assert await depot.gone(marks) == frozenset(marks)
+        assert await depot.find_lost(marks) == frozenset(marks)
     finally:
         async with watch.owner(PRIMARY) as session:
             await session.do("ALTER TABLE gone RENAME TO receipts")

@@ -249,16 +249,16 @@ def test_reading_metrics_takes_no_longer_than_they_are_long() -> None:
 
 def test_the_pace_of_a_store_is_known_after_two_looks_and_forgotten_with_a_silence() -> None:
     pace, first = Pace(), store_metrics_from(METRICS)
-    assert pace.unreached("a", first) is None
+    assert pace.find_unreached("a", first) is None
     assert pace.readings("a", first, 10.0) == {"store_bytes": 4_500_000_000}
     later = store_metrics_from(
         METRICS.replace(b'"5"} 3', b'"5"} 4').replace(b"_total 10", b"_total 12")
     )
-    assert pace.unreached("a", later) == frozenset({5})
+    assert pace.find_unreached("a", later) == frozenset({5})
     readings = pace.readings("a", later, 14.0)
     assert (readings["qps"], readings["p99_ms"], readings["cpu_cores"]) == (0.0, None, 0.5)
     pace.forget("a")
-    assert pace.unreached("a", later) is None
+    assert pace.find_unreached("a", later) is None
 
 
 def test_who_leads_pd_shows_what_schedules_and_who_follows_shows_zeros() -> None:

@@ -120,7 +120,7 @@ class Counting:
             async with asyncio.timeout(READ_S_MAX):
                 while gone is None or gone:
                     try:
-                        seen = await depot.gone(self._kept)
+                        seen = await depot.find_lost(self._kept)
                     except Exception:  # noqa: BLE001  whatever a stranger's depot raises
                         seen = None
                     if seen is not None:

@@ -22,7 +22,7 @@ class Prices:
     output: float = 0.0
     cached_input: float | None = None
 
-    def spent(
+    def price(
         self, tokens_in: int, tokens_out: int, *, cached: int = 0, cache_written: int = 0
     ) -> Spent:
         """The cost of one answer; of the tokens in, some were read from or written to a cache."""

@@ -71,7 +71,7 @@ class Ticket:
     assignee: str = ""
     pause: Pause | None = None
 
-    def paused(self, at: datetime) -> bool:
+    def is_paused(self, at: datetime) -> bool:
         """Whether agents keep off it at this moment."""
         return self.pause is not None and self.pause.holds(at)
 

@@ -78,9 +78,9 @@ class Workflow:
 
     def step(self, name: str) -> WorkflowStep:
         """One of its steps. KeyError when there is none of that id."""
-        for one in self.steps:
-            if one.id == name:
-                return one
+        for step in self.steps:
+            if step.id == name:
+                return step
         raise KeyError(name)
 
 

@@ -80,7 +80,7 @@ async def exchange(
         )
     try:
         status, body, cut = await protocol.answered
-        took_s = loop.time() - protocol.begun
+        took_s = loop.time() - protocol.started_s
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         return Answer(status, body, cut, protocol.headers, certificate, took_s)
@@ -122,7 +122,7 @@ class _Exchange(asyncio.Protocol):
     def __init__(self, sent: bytes, parser: h11.Connection, body_bytes_max: int) -> None:
         self._sent, self._parser, self._most = sent, parser, body_bytes_max
         self._status = 0
-        self.begun = 0.0
+        self.started_s = 0.0
         self.headers: dict[str, str] = {}
         self._body = bytearray()
         self.answered: asyncio.Future[tuple[int, bytes, bool]] = (
@@ -133,7 +133,7 @@ class _Exchange(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self.begun = asyncio.get_running_loop().time()
+        self.started_s = asyncio.get_running_loop().time()
         transport.write(self._sent)
 
     def data_received(self, data: bytes) -> None:

@@ -50,7 +50,7 @@ def read_options(
                 raise ConfigError(f"{name!r} must be a string.")
             allowed = (choices or {}).get(name)
             if allowed is not None and value not in allowed:
-                listed = ", ".join(repr(one) for one in allowed if one)
+                listed = ", ".join(repr(choice) for choice in allowed if choice)
                 raise ConfigError(f"{name!r} is {value!r}.", next_step=f"It can be: {listed}.")
         else:
             whole = isinstance(default, int)

@@ -94,7 +94,7 @@ class TypedTool:
     async def call(self, arguments: Arguments, job: Job) -> Result:
         """Check the arguments and act. A failure is a Result."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started_s = loop.time()
         within_s = min(job.timeout_s, self.spec.timeout_s)
         try:
             given = check_arguments(self.spec, arguments)
@@ -111,7 +111,7 @@ class TypedTool:
             result = Result(
                 Outcome.RAN, exit_code=0, stdout=done.sentence, data=done.data, undo=done.undo
             )
-        return replace(result, duration_s=round(loop.time() - begun, 4))
+        return replace(result, duration_s=round(loop.time() - started_s, 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def find_target(targets: Iterable[Target], name: Argument, *kinds: str) -> Targe
     for target in known:
         if target.name == name:
             return target
-    names = ", ".join(one.name for one in known) or "none"
+    names = ", ".join(target.name for target in known) or "none"
     raise RefusedCall(
         f"There is no {' or '.join(kinds)} {str(name)[:60]!r}; there are: {names}.",
         FailureCategory.NOT_FOUND,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.query import Query
     from operator_protocols.domain.run_record import RunRecord
     from operator_protocols.domain.session import SessionAction, SessionRecord
-    from operator_protocols.domain.standing import StandingRule
+    from operator_protocols.domain.standing_rule import StandingRule
     from operator_protocols.domain.switch import SwitchState
     from operator_protocols.domain.target import Initiator, Process
     from operator_protocols.domain.ticket import Move, Ticket, TicketState
@@ -99,7 +99,7 @@ class Checkpoints(Protocol):
 class Sealed(Protocol):
     """What redaction took out of entries whose run is not over."""
 
-    def unsealed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def unseal(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The same entries, with their payloads as they were."""
         ...
 
@@ -271,7 +271,7 @@ class Intents(Protocol):
         """
         ...
 
-    async def started(self, intent: Entry, process: Process) -> Entry:
+    async def record_start(self, intent: Entry, process: Process) -> Entry:
         """Record which process it became."""
         ...
 

@@ -124,7 +124,7 @@ class Job:
     """One running action. Its `id` is permanent: a second request with the id runs nothing.
 
     `watch` receives the output as it arrives, with 1 for stdout and 2 for stderr; `started`
-    receives the local process, if there is one. `begun` is the time of its start, for a later
+    receives the local process, if there is one. `started_at` is the time of its start, for a later
     recovery. `confinement` is what the kernel restricts the command to.
     """
 
@@ -132,7 +132,7 @@ class Job:
     timeout_s: float = TIMEOUT_S
     watch: Callable[[int, bytes], None] | None = None
     started: Callable[[Process], None] | None = None
-    begun: datetime | None = None
+    started_at: datetime | None = None
     confinement: Confinement | None = None
 
 
@@ -203,7 +203,7 @@ class Depot(Protocol):
         """Store one mark; True only if the rig acknowledged it."""
         ...
 
-    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+    async def find_lost(self, marks: Sequence[str]) -> frozenset[str] | None:
         """Which marks are lost; None where that cannot be determined."""
         ...
 

@@ -1,7 +1,7 @@
-"""What this node itself did of late, in its own memory: counts by key, and how long checks took.
+"""The recent work of this node, in its own memory: counts by key, and how long checks took.
 
-A watcher holds the tallies of all nodes against the windows in the store: what was allowed and is
-not counted, or counted and never allowed, shows as a difference.
+A monitor compares the tallies of all nodes with the windows in the store. A request that was
+allowed and not counted, or counted and never allowed, shows as a difference.
 """
 
 import math
@@ -9,6 +9,9 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from operator_ratelimiter.settings import Live
 
@@ -20,14 +23,14 @@ _SLICES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTally:
-    """One key within the window that ends now: asked, allowed, and allowed without the store.
+    """One key within the window that ends now: requests, allowed, and allowed without the store.
 
     `limit` is the highest limit that this node received for it in that time, None when it received
     none.
     """
 
     key: str
-    asked: int
+    requests: Annotated[int, Field(serialization_alias="asked")]
     allowed: int
     uncounted: int
     limit: int | None
@@ -36,14 +39,14 @@ class KeyTally:
 @dataclass(slots=True)
 class _Slice:
     number: int
-    asked: int = 0
+    requests: int = 0
     allowed: int = 0
     uncounted: int = 0
     limit: int = -1
 
 
 class Tally:
-    """Counts by key in bounded memory; the key that was asked for longest ago is dropped first."""
+    """Counts by key in bounded memory; the key without a request for longest is dropped first."""
 
     def __init__(self, live: Live, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._live = live
@@ -72,7 +75,7 @@ class Tally:
         if not slices or slices[-1].number != number:
             slices.append(_Slice(number))
         last = slices[-1]
-        last.asked += 1
+        last.requests += 1
         last.allowed += allowed
         last.uncounted += allowed and limit is None
         last.limit = max(last.limit, -1 if limit is None else limit)
@@ -82,13 +85,13 @@ class Tally:
         self._keys.clear()
         self._dropped_at = self._slice_now()
 
-    def asked(self) -> int:
+    def count_requests(self) -> int:
         """How many checks of all keys are within the window."""
-        return sum(each.asked for each in self._all())
+        return sum(each.requests for each in self._all())
 
     def listing(self, *, items_max: int) -> list[KeyTally]:
-        """The keys that were asked for within the window, the busiest first."""
-        return sorted(self._all(), key=lambda each: (-each.asked, each.key))[:items_max]
+        """The keys with requests within the window, the busiest first."""
+        return sorted(self._all(), key=lambda each: (-each.requests, each.key))[:items_max]
 
     def _all(self) -> list[KeyTally]:
         # One slice less than the window, so that no count is ever that of a longer time.
@@ -101,7 +104,7 @@ class Tally:
                 found.append(
                     KeyTally(
                         key=key,
-                        asked=sum(each.asked for each in recent),
+                        requests=sum(each.requests for each in recent),
                         allowed=sum(each.allowed for each in recent),
                         uncounted=sum(each.uncounted for each in recent),
                         limit=None if limit < 0 else limit,

@@ -50,7 +50,7 @@ def follow_ups_of(
             found.append(FollowUp("open", text, show))
         case _:
             pass
-    if ticket.paused(report.written_at) and ticket.pause is not None:
+    if ticket.is_paused(report.written_at) and ticket.pause is not None:
         until = f" until {moment(ticket.pause.until)}" if ticket.pause.until else ""
         text = f"{ticket.pause.by} paused work on the ticket{until}."
         found.append(FollowUp("paused", text, f"operator tickets unhold {ticket.id}"))

@@ -199,7 +199,7 @@ class RemoteShell:
                     Outcome.CANCELLED,
                     stderr=f"The command did not start at {name}, and cannot start there any more.",
                 )
-            case "untraced" if self._remembers and _is_younger(job.begun, words):
+            case "untraced" if self._remembers and _is_younger(job.started_at, words):
                 return Result(
                     Outcome.CANCELLED,
                     stderr=f"The command did not start at {name}, and cannot start there any more.",

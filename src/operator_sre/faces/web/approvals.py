@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Path, Query, Request, Response
 from markupsafe import Markup, escape
 
-from operator_protocols.domain.standing import Likeness, Scope
+from operator_protocols.domain.standing_rule import Likeness, Scope
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import ConflictError
 from operator_sre.app.approvals import (

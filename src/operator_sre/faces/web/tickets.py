@@ -354,7 +354,7 @@ async def resolve(request: Request, number: Number) -> Response:
 
 def _state_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
     ticket, cause = dossier.ticket, dossier.report.cause
-    paused = ticket.paused(home.clock.now())
+    paused = ticket.is_paused(home.clock.now())
     return {
         "ticket": ticket,
         "headline": headline_of(ticket, cause.diagnosis if cause else None),

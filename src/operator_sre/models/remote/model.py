@@ -261,7 +261,7 @@ class RemoteModel:
 
     def _price(self, response: ModelResponse) -> Spent:
         usage = response.usage
-        return self._prices.spent(
+        return self._prices.price(
             usage.input_tokens,
             usage.output_tokens,
             cached=usage.cache_read_tokens,

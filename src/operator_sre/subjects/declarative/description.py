@@ -163,7 +163,7 @@ def read_description(path: Path) -> Description:
 def describe(text: str, file: str, *, folder: str = "/") -> Description:
     """The same for a text; relative paths in it are below `folder`."""
     root = Table(parse(text, file), file, "the file", SECTIONS)
-    name = root.required("name")
+    name = root.require_text("name")
     if not _TARGET_NAME.fullmatch(name):
         raise root.wrong(f"{name[:60]!r} is not a valid name for a subject.", "name")
     targets, pid_files = _read_targets(root, folder)
@@ -196,7 +196,7 @@ def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[st
         if table is None:
             raise section.wrong(f"the target {name!r} needs a 'kind'.", name)
         table.place = f"the target {name!r}"
-        kind = table.required("kind")
+        kind = table.require_text("kind")
         if not _TARGET_NAME.fullmatch(kind):
             raise table.wrong(f"{kind[:60]!r} is not a valid name for a kind.", "kind")
         host = table.text("host", "127.0.0.1")
@@ -324,7 +324,7 @@ def _read_invariants(
             return _find_problem(reference, on, targets, probes)
 
         try:
-            expression = compile_expression(table.required("holds"), find_problem)
+            expression = compile_expression(table.require_text("holds"), find_problem)
         except ExpressionError as error:
             why = str(error)
             end = "" if why.endswith("?") else "."

@@ -240,7 +240,7 @@ class Table:
             raise self.wrong(f"{key!r} of {self.place} is too long.", key)
         return value
 
-    def required(self, key: str) -> str:
+    def require_text(self, key: str) -> str:
         """A text that has to be there."""
         found = self.text(key)
         if not found:

@@ -74,7 +74,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression and what it names. `asked` are only tested for presence.
+    """A compiled expression and the values that it names; has() tests those in `presence`.
 
     `needed` are the variables with the values without which the result is unknown, `optional` those
     whose absence the expression itself asks for. `kinds` and `alike` are what CEL would let pass: a
@@ -85,14 +85,14 @@ class Expression:
     program: _Program
     needed: tuple[tuple[str, Reference], ...]
     optional: tuple[tuple[str, Reference], ...]
-    asked: tuple[tuple[str, Reference], ...]
+    presence: tuple[tuple[str, Reference], ...]
     kinds: tuple[tuple[str, type], ...] = ()
     alike: tuple[tuple[str, str], ...] = ()
 
     @property
     def references(self) -> tuple[Reference, ...]:
         """Everything that it names, once."""
-        named = (*self.needed, *self.optional, *self.asked)
+        named = (*self.needed, *self.optional, *self.presence)
         return tuple(dict.fromkeys(reference for _, reference in named))
 
     def evaluate(self, values: dict[str, Value]) -> bool:
@@ -100,9 +100,9 @@ class Expression:
         for name, kind in self.kinds:
             if name in values and values[name].__class__ is not kind:
                 raise ExpressionError(MIXED)
-        for one, other in self.alike:
-            both = one in values and other in values
-            if both and values[one].__class__ is not values[other].__class__:
+        for left, other in self.alike:
+            both = left in values and other in values
+            if both and values[left].__class__ is not values[other].__class__:
                 raise ExpressionError(MIXED)
         try:
             value = self.program.execute(values)
@@ -139,14 +139,14 @@ def compile_expression(text: str, known: Callable[[Reference], str]) -> Expressi
         raise ExpressionError(why) from error
     words = reader.rewrite()
     kinds, alike = _find_comparisons(words)
-    tested = set(reader.asked)
+    tested = set(reader.presence)
     variables = reader.variables.items()
     return Expression(
         text=text,
         program=cel.compile(" ".join(words)),
-        needed=tuple((name, one) for one, name in variables if one not in tested),
-        optional=tuple((name, one) for one, name in variables if one in tested),
-        asked=tuple((name, one) for one, name in reader.asked.items()),
+        needed=tuple((name, reference) for reference, name in variables if reference not in tested),
+        optional=tuple((name, reference) for reference, name in variables if reference in tested),
+        presence=tuple((name, reference) for reference, name in reader.presence.items()),
         kinds=kinds,
         alike=alike,
     )
@@ -166,13 +166,13 @@ def _find_comparisons(
             continue
         elif words[place + 2 : place + 3] == ["."]:
             continue  # what a method says of it is compared, not the value
-        one, other = _kind(left), _kind(right)
-        if one is Reference and other is Reference:
+        left_kind, other = _kind(left), _kind(right)
+        if left_kind is Reference and other is Reference:
             alike[left, right] = None
-        elif one is Reference and other is not None:
+        elif left_kind is Reference and other is not None:
             kinds[left, other] = None
-        elif other is Reference and one is not None:
-            kinds[right, one] = None
+        elif other is Reference and left_kind is not None:
+            kinds[right, left_kind] = None
     return tuple(kinds), tuple(alike)
 
 
@@ -195,7 +195,7 @@ class _Reader:
         self._place = 0
         self._tokens: list[tuple[str, str]] = []
         self.variables: dict[Reference, str] = {}
-        self.asked: dict[Reference, str] = {}
+        self.presence: dict[Reference, str] = {}
         place, end = 0, len(text.rstrip())
         while place < end:
             match = _TOKEN.match(text, place)
@@ -244,7 +244,7 @@ class _Reader:
                 raise ExpressionError(usage)
             reference = self._read_reference(word)
             self._expect(")", usage)
-            return self.asked.setdefault(reference, f"h{len(self.asked)}")
+            return self.presence.setdefault(reference, f"h{len(self.presence)}")
         if word in FUNCTIONS and self._peek()[1] == "(":
             return word
         reference = self._read_reference(word)

@@ -64,17 +64,19 @@ class DeclaredInvariant:
         expression, readings = self.expression, seen.readings
         values: dict[str, Value] = {}
         missing: Reference | None = None
-        for variable, one in expression.needed:
-            value = (others.get(one.target, {}) if one.target else readings).get(one.reading)
+        for variable, reference in expression.needed:
+            value = (others.get(reference.target, {}) if reference.target else readings).get(
+                reference.reading
+            )
             if value is None:
-                missing = missing or one
+                missing = missing or reference
             else:
                 values[variable] = float(value) if value.__class__ is int else value
-        # What is asked for by has(), and the values that may be missing because of that.
-        for variable, one in expression.asked:
-            values[variable] = _read_value(one, readings, others) is not None
-        for variable, one in expression.optional:
-            value = _read_value(one, readings, others)
+        # The values that has() tests, and the values that may be missing because of it.
+        for variable, reference in expression.presence:
+            values[variable] = _read_value(reference, readings, others) is not None
+        for variable, reference in expression.optional:
+            value = _read_value(reference, readings, others)
             if value is not None:
                 values[variable] = float(value) if value.__class__ is int else value
         try:
@@ -88,7 +90,8 @@ class DeclaredInvariant:
         if holds:
             return Health.HEALTHY, ""
         shown = ", ".join(
-            f"{one} is {_text(_read_value(one, readings, others))}" for one in expression.references
+            f"{reference} is {_text(_read_value(reference, readings, others))}"
+            for reference in expression.references
         )
         shown = shown or "it names no value"
         if problem:
@@ -102,8 +105,10 @@ class DeclaredInvariant:
         return Health.BROKEN, detail[:DETAIL_CHARACTERS_MAX]
 
 
-def _read_value(one: Reference, readings: Readings, others: Mapping[str, Readings]) -> Value:
-    return (others.get(one.target, {}) if one.target else readings).get(one.reading)
+def _read_value(reference: Reference, readings: Readings, others: Mapping[str, Readings]) -> Value:
+    return (others.get(reference.target, {}) if reference.target else readings).get(
+        reference.reading
+    )
 
 
 def _text(value: Value) -> str:

@@ -113,7 +113,9 @@ class LeverTool:
         }
         wanted = arguments.get("target")
         try:
-            targets = [one for one in self.settings.targets() if speaks_of(self.lever.on, one)]
+            targets = [
+                target for target in self.settings.targets() if speaks_of(self.lever.on, target)
+            ]
         except OperatorError as error:
             raise _Unfit(str(error)) from error
         for target in targets:

@@ -29,6 +29,6 @@ def pattern_of(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options=options)
     except (re2.error, UnicodeEncodeError) as error:
-        told = error.args[0] if error.args else "it is not valid RE2"
-        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
-        raise PatternError(told) from error
+        reason = error.args[0] if error.args else "it is not valid RE2"
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(reason) from error

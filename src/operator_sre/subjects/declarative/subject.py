@@ -62,7 +62,7 @@ class DeclarativeSubject:
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets.")
         pace = _Pace()
-        seen = await asyncio.gather(*(self._observe_target(one, pace) for one in targets))
+        seen = await asyncio.gather(*(self._observe_target(target, pace) for target in targets))
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
     async def _observe_target(self, target: Target, pace: _Pace) -> Seen:

@@ -15,7 +15,7 @@ from operator_sre.subjects.etcd.invariants import Options
 from operator_sre.subjects.etcd.members import KIND, MemberStatus, ask_member, quorum_of
 from operator_sre.subjects.etcd.probes import read_from
 
-__all__ = ["NO_QUORUM", "ClusterCall", "look_at"]
+__all__ = ["NO_QUORUM", "ClusterCall", "observe_cluster"]
 
 POLL_S = 0.1
 SETTLE_S = 15.0
@@ -48,43 +48,47 @@ class ClusterCall(Call):
         Where a member is `without` for a while, also when the other voters are no majority.
         """
         reads = {
-            one.target.name: await read_from(self.etcd, one.target)
-            for one in self.cluster.up
-            if one.leader
+            member.target.name: await read_from(self.etcd, member.target)
+            for member in self.cluster.up
+            if member.leader
         }
         if self.cluster.quorum(reads) is not True:
             raise RefusedCall(NO_QUORUM, FailureCategory.RESOURCE)
-        others = [one for one in self.cluster.followers if one.target.name != without]
+        others = [member for member in self.cluster.followers if member.target.name != without]
         if without and len(others) < quorum_of(self.cluster.voters):
             raise RefusedCall(why, FailureCategory.RESOURCE)
 
     def member(self, name: str) -> MemberStatus:
         """What was seen of one member."""
-        for one in self.cluster.statuses:
-            if one.target.name == name:
-                return one
-        known = ", ".join(one.target.name for one in self.cluster.statuses)
+        for member in self.cluster.statuses:
+            if member.target.name == name:
+                return member
+        known = ", ".join(member.target.name for member in self.cluster.statuses)
         raise RefusedCall(
             f"There is no member {name!r}; there are: {known}.", FailureCategory.NOT_FOUND
         )
 
     def up(self, name: str) -> MemberStatus:
         """One member that answers."""
-        one = self.member(name)
-        if not one.up:
-            why = one.problem or one.status.error
+        member = self.member(name)
+        if not member.up:
+            why = member.problem or member.status.error
             raise RefusedCall(f"{name} does not answer: {why}.", FailureCategory.NETWORK)
-        return one
+        return member
 
-    async def ask(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
+    async def ask(self, member: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
         """Ask one member to do something; RefusedCall with its own words when it does not."""
-        answer = await self.etcd.ask(one.target, path, body, timeout_s=self.job.timeout_s)
+        answer = await self.etcd.ask(member.target, path, body, timeout_s=self.job.timeout_s)
         if not answer.ok:
             category = FailureCategory.RUNTIME if answer.reached else FailureCategory.NETWORK
-            raise RefusedCall(f"{one.target.name} rejected the request: {answer.error}.", category)
+            raise RefusedCall(
+                f"{member.target.name} rejected the request: {answer.error}.", category
+            )
         return answer
 
-    async def ask_settled(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
+    async def ask_settled(
+        self, member: MemberStatus, path: str, body: Mapping[str, object]
+    ) -> Answer:
         """The same, again and again while it says that members have not been connected for long.
 
         A cluster changes its members only when all that answer have done so for some seconds.
@@ -92,27 +96,27 @@ class ClusterCall(Call):
         deadline = asyncio.get_running_loop().time() + SETTLE_S
         while True:
             try:
-                return await self.ask(one, path, body)
+                return await self.ask(member, path, body)
             except RefusedCall as refused:
                 late = asyncio.get_running_loop().time() >= deadline
                 if late or "unhealthy cluster" not in str(refused):
                     raise
             await asyncio.sleep(POLL_S)
 
-    async def look_again(self) -> Cluster:
+    async def observe(self) -> Cluster:
         """The cluster as it is now."""
-        return await look_at(self.etcd, self.settings)
+        return await observe_cluster(self.etcd, self.settings)
 
     async def until(self, holds: Callable[[Cluster], Awaitable[bool]]) -> Cluster:
-        """Look until it holds; the time of the whole call is its limit."""
+        """Observe until it holds; the time of the whole call is its limit."""
         while True:
-            cluster = await self.look_again()
+            cluster = await self.observe()
             if await holds(cluster):
                 return cluster
             await asyncio.sleep(POLL_S)
 
 
-async def look_at(etcd: Etcd, settings: SubjectSettings) -> Cluster:
+async def observe_cluster(etcd: Etcd, settings: SubjectSettings) -> Cluster:
     """What all members say of themselves."""
     members = [target for target in settings.targets() if target.kind == KIND]
-    return Cluster(await asyncio.gather(*(ask_member(etcd, one) for one in members)))
+    return Cluster(await asyncio.gather(*(ask_member(etcd, target) for target in members)))

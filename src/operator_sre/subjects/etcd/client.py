@@ -52,12 +52,12 @@ class Answer:
     @property
     def denied(self) -> bool:
         """It answered that we are not let in, or may not do that."""
-        said = self.error.lower()
-        return self.code in DENIED or any(words in said for words in DENIALS)
+        error = self.error.lower()
+        return self.code in DENIED or any(words in error for words in DENIALS)
 
 
 class Etcd:
-    """Asks all members, for one look or one call of a tool.
+    """Asks all members, for one check or one call of a tool.
 
     Nothing that a member does raises: every failure is an Answer. `tokens` outlives it, because
     every new token costs the member the hashing of a password.
@@ -105,12 +105,12 @@ class Etcd:
         body: Mapping[str, Any] | None,
         timeout_s: float,
     ) -> Answer:
-        addresses = [authority(one) for one in addresses_of(target)]
+        addresses = [authority(address) for address in addresses_of(target)]
         if not addresses:
             return Answer(error="the target has no port", reached=False)
         known = self._first.get(target.name)
         if known in addresses:
-            addresses = [known, *(one for one in addresses if one != known)]
+            addresses = [known, *(address for address in addresses if address != known)]
         scheme = "https" if (target.access or OPEN).tls else "http"
         answer = Answer()
         for address in addresses:
@@ -184,17 +184,17 @@ class Etcd:
             text = got.body.decode("utf-8", "replace")
             return Answer(text=text, error=problem, took_s=got.took_s)
         try:
-            said = json.loads(got.body)
+            document = json.loads(got.body)
         except (RecursionError, ValueError):
-            said = None
-        if not isinstance(said, dict):
+            document = None
+        if not isinstance(document, dict):
             problem = "something that is not JSON" if got.status == 200 else str(got.status)
             return Answer(error=f"it answered {problem}", strange=True, took_s=got.took_s)
         if got.status == 200:
-            return Answer(said, took_s=got.took_s)
-        message = said.get("message") or said.get("error")
+            return Answer(document, took_s=got.took_s)
+        message = document.get("message") or document.get("error")
         words = message if isinstance(message, str) else f"it answered {got.status}"
-        return Answer(said, error=words, code=number(said, "code"), took_s=got.took_s)
+        return Answer(document, error=words, code=number(document, "code"), took_s=got.took_s)
 
 
 def to_base64(text: str | bytes) -> str:

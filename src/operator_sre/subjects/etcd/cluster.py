@@ -62,7 +62,7 @@ class Hash:
 
 
 class Cluster:
-    """The members as they were seen in one look."""
+    """The members as one check observed them."""
 
     def __init__(self, statuses: Sequence[MemberStatus]) -> None:
         self.statuses = tuple(statuses)
@@ -165,13 +165,13 @@ class Cluster:
     def alarms_of(self, member: MemberStatus) -> str:
         """The alarms that this member raised, by the word of everybody, with commas."""
         known = set(self._ids.values())
-        told = {
+        kinds = {
             kind
             for status in self.up
             for id_, kind in alarms_from(status.status.body.get("errors"))
             if id_ == member.id or (status is member and id_ not in known)
         }
-        return ",".join(sorted(told))
+        return ",".join(sorted(kinds))
 
     def lost_peers(self, deaf: Mapping[str, frozenset[str]]) -> dict[str, str]:
         """Which members that are up each one does not reach or hear, with commas.
@@ -205,7 +205,7 @@ class Cluster:
             for name, names in lost.items()
         }
 
-    def heard(self, silent: MemberStatus, deaf: frozenset[str]) -> bool | None:
+    def hears(self, silent: MemberStatus, deaf: frozenset[str]) -> bool | None:
         """Whether the leader hears a member that does not answer us; None where that is unknown.
 
         `deaf` says from whom nothing has come to the leader.
@@ -288,8 +288,8 @@ def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> See
         readings |= {"let_in": not refused, "refusal": refused}
     if not up:
         return Seen(name, readings)
-    told = {status.target: status.readings.get("alarms") for status in up}
-    raised = {target: text for target, text in told.items() if isinstance(text, str)}
+    alarms = {status.target: status.readings.get("alarms") for status in up}
+    raised = {target: text for target, text in alarms.items() if isinstance(text, str)}
     if raised:
         kinds = {kind for text in raised.values() for kind in text.split(",") if kind}
         readings["alarms"] = ",".join(sorted(kinds))
@@ -316,7 +316,7 @@ class Hearing:
     def __init__(self) -> None:
         self._samples: dict[str, deque[tuple[float, int, Mapping[str, int]]]] = {}
 
-    def listened(self, status: MemberStatus, at: float) -> bool:
+    def has_history(self, status: MemberStatus, at: float) -> bool:
         """Whether it was counted a while ago as well, so that silence can be recognized."""
         samples = self._samples.get(status.target.name, ())
         return any(then <= at - WINDOW_S and id_ == status.id for then, id_, _ in samples)

@@ -71,7 +71,7 @@ def config_file(target: Target) -> Path | None:
     if not target.data_dir or target.runs_at:
         return None
     place = Path(target.data_dir)
-    found = (one / CONFIG_FILE for one in (place, place.parent))
+    found = (folder / CONFIG_FILE for folder in (place, place.parent))
     return next((file for file in found if file.is_file()), None)
 
 

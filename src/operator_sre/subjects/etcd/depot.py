@@ -26,7 +26,7 @@ class EtcdDepot:
 
     async def put(self, mark: str) -> bool:
         """Write one key at the member whose turn it is."""
-        members = [one for one in self._settings.targets() if one.kind == KIND]
+        members = [target for target in self._settings.targets() if target.kind == KIND]
         if not members:
             return False
         member = members[next(self._turns) % len(members)]
@@ -35,7 +35,7 @@ class EtcdDepot:
         answer = await etcd.ask(member, "kv/put", body)
         return answer.ok and "header" in answer.body
 
-    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+    async def find_lost(self, marks: Sequence[str]) -> frozenset[str] | None:
         """Entries that no member has, of all that answer a read confirmed by the majority."""
         body = {"key": to_base64(FIRST), "range_end": to_base64(END), "keys_only": True}
         missing: frozenset[str] | None = None

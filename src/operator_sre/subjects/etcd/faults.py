@@ -58,7 +58,9 @@ def _with_leader(fault: Fault, *, leads: bool) -> Fault:
         if leads:
             await cluster.lead(scene.target)
         elif (leader := await cluster.leader()) is not None and leader.name == scene.target.name:
-            await cluster.lead(next(one for one in cluster.members if one.name != leader.name))
+            await cluster.lead(
+                next(member for member in cluster.members if member.name != leader.name)
+            )
         return await fault.inject(scene)
 
     return replace(fault, inject=inject)
@@ -224,7 +226,7 @@ def _wrong_credential() -> Fault:
         await cluster.do(first, "auth/user/grant", user=ROOT, role=ROOT)
         await cluster.do(first, "auth/enable")
         for _ in range(LONG_TRIES_MAX):
-            if all([await cluster.put(one, "shop/open", b"yes") for one in cluster.members]):
+            if all([await cluster.put(member, "shop/open", b"yes") for member in cluster.members]):
                 return {"said": password}
             await asyncio.sleep(POLL_S)
         raise RigError("The members still accept requests without a password.")

@@ -81,9 +81,11 @@ def member_of(target: Target, members: Iterable[Member], *, id_: int = 0) -> Mem
     known = tuple(members)
     places = {f"{target.host}:{target.port}", *target.endpoints}
     for fits in (
-        lambda one: bool(id_) and one.id == id_,
-        lambda one: not id_ and one.name == target.name,
-        lambda one: not id_ and any(url.split("://")[-1] in places for url in one.client_urls),
+        lambda member: bool(id_) and member.id == id_,
+        lambda member: not id_ and member.name == target.name,
+        lambda member: (
+            not id_ and any(url.split("://")[-1] in places for url in member.client_urls)
+        ),
     ):
         for member in known:
             if fits(member):
@@ -131,7 +133,7 @@ def hex_of(id_: int) -> str:
 
 def _texts(value: object) -> tuple[str, ...]:
     texts: Sequence[object] = value if isinstance(value, list) else ()
-    return tuple(one for one in texts if isinstance(one, str))
+    return tuple(text for text in texts if isinstance(text, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def quantile_of(
 ) -> float | None:
     """The bound below which that share of what came since `before` lies; None when nothing did."""
     bounds = sorted(buckets)
-    if not bounds or (before and any(before.get(one, 0.0) > buckets[one] for one in bounds)):
+    if not bounds or (before and any(before.get(bound, 0.0) > buckets[bound] for bound in bounds)):
         before = {}  # it restarted, and counts from 0
     counts = [buckets[bound] - before.get(bound, 0.0) for bound in bounds]
     if not counts or counts[-1] <= 0:

@@ -52,7 +52,7 @@ class LeaseClock:
         self._clock = clock
         self._lease: _Lease | None = None
 
-    async def look(self, etcd: Etcd, target: Target) -> dict[str, Value]:
+    async def compare(self, etcd: Etcd, target: Target) -> dict[str, Value]:
         """What is left, and how far that is from what should be; nothing for a lease just granted.
 
         A lease that expired too early is reported until its proper end.
@@ -60,13 +60,13 @@ class LeaseClock:
         lease = self._lease
         if lease is None:
             return await self._grant(etcd, target)
-        said = await etcd.ask(target, "lease/timetolive", {"ID": str(lease.id)})
-        if not said.ok:
-            return {"lease_problem": said.error}
-        if _header_number(said, "raft_term") != lease.term:
+        answer = await etcd.ask(target, "lease/timetolive", {"ID": str(lease.id)})
+        if not answer.ok:
+            return {"lease_problem": answer.error}
+        if _header_number(answer, "raft_term") != lease.term:
             return await self._grant(etcd, target)
         expected_s = lease.ttl_s - (self._clock.monotonic() - lease.granted)
-        left_s = number(said.body, "TTL")
+        left_s = number(answer.body, "TTL")
         if (left_s < 0 and expected_s < SETTLE_S) or left_s > HANDED_OVER_S_MIN:
             return await self._grant(etcd, target)
         error_s = max(0, left_s) - expected_s
@@ -74,11 +74,13 @@ class LeaseClock:
 
     async def _grant(self, etcd: Etcd, target: Target) -> dict[str, Value]:
         self._lease = None
-        said = await etcd.ask(target, "lease/grant", {"TTL": str(self._ttl_s)})
-        id_, ttl_s = number(said.body, "ID"), number(said.body, "TTL")
-        if not said.ok or not id_:
-            return {"lease_problem": said.error or "it gave no lease"}
-        self._lease = _Lease(id_, ttl_s, self._clock.monotonic(), _header_number(said, "raft_term"))
+        answer = await etcd.ask(target, "lease/grant", {"TTL": str(self._ttl_s)})
+        id_, ttl_s = number(answer.body, "ID"), number(answer.body, "TTL")
+        if not answer.ok or not id_:
+            return {"lease_problem": answer.error or "it gave no lease"}
+        self._lease = _Lease(
+            id_, ttl_s, self._clock.monotonic(), _header_number(answer, "raft_term")
+        )
         return {"lease_left_s": ttl_s, "lease_error_s": 0.0}
 
 
@@ -86,15 +88,18 @@ async def probe(
     etcd: Etcd, cluster: Cluster, *, lease: LeaseClock | None, write: bool, hashes: bool
 ) -> Probed:
     """Everything at once. Who follows no leader is asked nothing: it could only let us wait."""
-    asked = [one for one in cluster.up if one.leader]
+    following = [member for member in cluster.up if member.leader]
     speaker = cluster.speaker
     async with asyncio.TaskGroup() as group:
-        reads = {one.target.name: group.create_task(read_from(etcd, one.target)) for one in asked}
+        reads = {
+            member.target.name: group.create_task(read_from(etcd, member.target))
+            for member in following
+        }
         written = left = compared = None
         if write and speaker is not None:
             written = group.create_task(write_to(etcd, speaker.target))
         if lease is not None and speaker is not None:
-            left = group.create_task(lease.look(etcd, speaker.target))
+            left = group.create_task(lease.compare(etcd, speaker.target))
         if hashes:
             compared = group.create_task(hashes_of(etcd, cluster))
     return Probed(
@@ -137,25 +142,25 @@ async def hashes_of(etcd: Etcd, cluster: Cluster) -> dict[str, Hash]:
     """The hash of all keys at one revision, of everybody who tells it."""
     revision = cluster.hash_revision()
 
-    async def ask(one: MemberStatus) -> Answer | None:
-        version = re.match(r"(\d{1,4})\.(\d{1,4})\.", str(one.status.body.get("version", "")))
+    async def ask(status: MemberStatus) -> Answer | None:
+        version = re.match(r"(\d{1,4})\.(\d{1,4})\.", str(status.status.body.get("version", "")))
         if version is not None and (int(version[1]), int(version[2])) >= HASH_BY_GATEWAY:
-            return await etcd.ask(one.target, "maintenance/hashkv", {"revision": str(revision)})
-        member = cluster.member_of(one.target)
+            return await etcd.ask(status.target, "maintenance/hashkv", {"revision": str(revision)})
+        member = cluster.member_of(status.target)
         if member is None or not member.peer_urls:
             return None
         url = f"{member.peer_urls[0].rstrip('/')}/members/hashkv"
-        return await etcd.peer(one.target, url, {"revision": revision})
+        return await etcd.peer(status.target, url, {"revision": revision})
 
-    asked = [one for one in cluster.up if one.revision >= revision]
-    answers = await asyncio.gather(*map(ask, asked))
+    current = [member for member in cluster.up if member.revision >= revision]
+    answers = await asyncio.gather(*map(ask, current))
     return {
-        one.target.name: Hash(
+        member.target.name: Hash(
             number(answer.body, "hash"),
             revision or _header_number(answer, "revision"),
             number(answer.body, "compact_revision"),
         )
-        for one, answer in zip(asked, answers, strict=True)
+        for member, answer in zip(current, answers, strict=True)
         if answer is not None and answer.ok and "hash" in answer.body
     }
 

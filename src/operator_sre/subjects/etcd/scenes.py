@@ -1,4 +1,4 @@
-"""What an independent look shows of a rig's cluster: plain questions to each member."""
+"""An independent observer of a rig's cluster: plain questions to each member."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class ClusterScene:
             raise RigError(f"{target.name} does not compact: {answer.error}.")
 
     async def _ask(self, target: Target, path: str, body: Mapping[str, object]) -> Answer:
-        told = {name: str(value) if type(value) is int else value for name, value in body.items()}
-        return await self._etcd.ask(target, path, told, timeout_s=ANSWER_S_MAX * 4)
+        fields = {name: str(value) if type(value) is int else value for name, value in body.items()}
+        return await self._etcd.ask(target, path, fields, timeout_s=ANSWER_S_MAX * 4)
 
     async def put(self, target: Target, key: str, value: bytes) -> str:
         """Write one key; what it says against it, or ""."""
@@ -122,18 +122,18 @@ class ClusterScene:
         answer = await self._etcd.ask(self.members[0], "maintenance/alarm", {"action": "GET"})
         if not answer.ok:
             return [answer.error]
-        return [str(one.get("alarm")) for one in answer.body.get("alarms", [])]
+        return [str(alarm.get("alarm")) for alarm in answer.body.get("alarms", [])]
 
     async def quota_ratio(self, size: str) -> float:
         """How much of the least quota the largest `dbSize` or `dbSizeInUse` takes."""
         quota = min([await self.quota(target) for target in self.members]) or 1
         found = [await self.status(target) for target in self.members]
-        return max(number(one, size) for one in found) / quota
+        return max(number(status, size) for status in found) / quota
 
     async def hashes(self) -> dict[str, object]:
         """The hash of every member's keys at one revision, by peers' own way of asking."""
         found = {target.name: await self.status(target) for target in self.members}
-        revision = min(number(one.get("header", {}), "revision") for one in found.values())
+        revision = min(number(status.get("header", {}), "revision") for status in found.values())
         listed = members_from((await self._etcd.ask(self.members[0], "cluster/member/list")).body)
         hashes: dict[str, object] = {}
         for target in self.members:

@@ -67,11 +67,11 @@ class EtcdCluster(BaseSubject):
         targets = self.present_targets()
         members = [target for target in targets if target.kind == KIND]
         etcd = Etcd(self.settings, self._tokens)
-        statuses = await asyncio.gather(*(ask_member(etcd, one) for one in members))
+        statuses = await asyncio.gather(*(ask_member(etcd, target) for target in members))
         cluster = await self._listen(etcd, Cluster(statuses))
         # Always while little is in use; else now and then, because hashing reads all of it.
         options, now = self._options, self.settings.clock.monotonic()
-        in_use = max((one.number("dbSizeInUse") for one in cluster.up), default=0)
+        in_use = max((member.number("dbSizeInUse") for member in cluster.up), default=0)
         rests = self._hashed_at is not None and now - self._hashed_at < options.hash_every_s
         probed = await probe(
             etcd,
@@ -83,36 +83,39 @@ class EtcdCluster(BaseSubject):
         at = self.settings.clock.monotonic()
         if probed.hashes is not None:
             self._hashed_at = at
-            ids = {one.target.name: one.id for one in cluster.up}
+            ids = {member.target.name: member.id for member in cluster.up}
             agrees = agreement(probed.hashes)
             self._agrees = {(name, ids[name]): agreed for name, agreed in agrees.items()}
         if cluster.leader is not None:
             self._trail.append((at, cluster.leader.number("raftIndex")))
         beside = await asyncio.gather(
-            *(asyncio.to_thread(local_readings, one.target, down=not one.up) for one in statuses)
+            *(
+                asyncio.to_thread(local_readings, member.target, down=not member.up)
+                for member in statuses
+            )
         )
         seen = self._see(cluster, probed, beside)
-        asked = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
+        answers = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
         if members:  # the cluster comes behind all that were given
-            seen.append(summarize(targets[-1].name, seen, refused=cluster.refusal(asked)))
-        seen += [see_stranger(one) for one in self.settings.targets() if one.kind != KIND]
+            seen.append(summarize(targets[-1].name, seen, refused=cluster.refusal(answers)))
+        seen += [see_stranger(target) for target in self.settings.targets() if target.kind != KIND]
         return self.observation(seen)
 
     async def _listen(self, etcd: Etcd, cluster: Cluster) -> Cluster:
         """The same; where a member is silent, long enough to tell whether the leader hears it."""
         leader, clock = cluster.leader, self.settings.clock
-        silent = [one for one in cluster.statuses if not one.up]
-        audible = [one for one in silent if cluster.heard(one, frozenset()) is not None]
+        silent = [member for member in cluster.statuses if not member.up]
+        audible = [member for member in silent if cluster.hears(member, frozenset()) is not None]
         if leader is None or not audible:
             return cluster
         at = clock.monotonic()
-        listened, deaf = self._hearing.listened(leader, at), self._hearing.deaf_to(leader, at)
+        counted, deaf = self._hearing.has_history(leader, at), self._hearing.deaf_to(leader, at)
         # What came before it fell silent says nothing of now.
-        if listened and not any(cluster.heard(one, deaf) for one in audible):
+        if counted and not any(cluster.hears(member, deaf) for member in audible):
             return cluster
         await clock.sleep(WINDOW_S)
         again = await ask_member(etcd, leader.target)
-        return Cluster([again if one is leader else one for one in cluster.statuses])
+        return Cluster([again if member is leader else member for member in cluster.statuses])
 
     def _see(
         self, cluster: Cluster, probed: Probed, beside: Sequence[dict[str, Value]]
@@ -120,8 +123,8 @@ class EtcdCluster(BaseSubject):
         """What was seen of every member, with what holds for the whole cluster."""
         at, options = self.settings.clock.monotonic(), self._options
         leader = cluster.leader
-        listened = leader is not None and self._hearing.listened(leader, at)
-        deaf = {one.target.name: self._hearing.deaf_to(one, at) for one in cluster.up}
+        counted = leader is not None and self._hearing.has_history(leader, at)
+        deaf = {member.target.name: self._hearing.deaf_to(member, at) for member in cluster.up}
         lost = cluster.lost_peers(deaf)
         quorum = cluster.quorum(probed.reads)
         self._lost_at = None if quorum is not False else (self._lost_at or at)
@@ -135,7 +138,7 @@ class EtcdCluster(BaseSubject):
         }
         seen = []
         self._slow_leader = ""
-        for one, local in zip(cluster.statuses, beside, strict=True):
+        for member, local in zip(cluster.statuses, beside, strict=True):
             readings: dict[str, Value] = {**shared, **local}
             ratio, free = local.get("disk_ratio"), local.get("disk_free_bytes")
             if isinstance(ratio, float) and isinstance(free, int):
@@ -144,54 +147,54 @@ class EtcdCluster(BaseSubject):
             size = local.get("log_bytes")
             if isinstance(size, int):
                 readings["log_grown"] = size > options.log_bytes_max
-            if one.up:
-                readings |= self._read(one, cluster, probed)
-                readings["peers_lost"] = lost.get(one.target.name)
-                if not self._slow_leader and one.leads and readings.get("write_slow") is True:
-                    self._slow_leader = one.target.name
-            elif not one.problem:
-                stranger = one.status.strange
+            if member.up:
+                readings |= self._read(member, cluster, probed)
+                readings["peers_lost"] = lost.get(member.target.name)
+                if not self._slow_leader and member.leads and readings.get("write_slow") is True:
+                    self._slow_leader = member.target.name
+            elif not member.problem:
+                stranger = member.status.strange
                 who = "the answer is not from etcd: " if stranger else ""
-                readings |= {"reachable": False, "error": who + one.status.error}
+                readings |= {"reachable": False, "error": who + member.status.error}
                 readings["stranger"] = stranger
-                if leader is not None and listened:
-                    readings["heard"] = cluster.heard(one, deaf[leader.target.name])
-            seen.append(Seen(one.target.name, readings, one.problem))
+                if leader is not None and counted:
+                    readings["heard"] = cluster.hears(member, deaf[leader.target.name])
+            seen.append(Seen(member.target.name, readings, member.problem))
         return _compare_settings(seen)
 
-    def _read(self, one: MemberStatus, cluster: Cluster, probed: Probed) -> dict[str, Value]:
+    def _read(self, member: MemberStatus, cluster: Cluster, probed: Probed) -> dict[str, Value]:
         """What one member says that is up."""
-        readings: dict[str, Value] = {"reachable": True, **status_readings(one, cluster)}
+        readings: dict[str, Value] = {"reachable": True, **status_readings(member, cluster)}
         readings |= self._read_space(readings)
         if cluster.leader is not None:
             # How far it is behind the leader's log: in entries, and in seconds at the least.
-            applied = one.number("raftAppliedIndex")
+            applied = member.number("raftAppliedIndex")
             lag = max(0, cluster.leader.number("raftIndex") - applied)
             first = next((at for at, index in self._trail if index > applied), None)
             now = self.settings.clock.monotonic()
             behind_s = now - first if lag and first is not None else 0.0
             readings |= {"lag": lag, "behind_s": round(behind_s, 1)}
-        readings["agrees"] = self._agrees.get((one.target.name, one.id))
+        readings["agrees"] = self._agrees.get((member.target.name, member.id))
         # The slowest fsyncs of its log since the last check.
-        fsyncs = dict(one.metrics.fsyncs)
-        slowest_s = quantile_of(fsyncs, self._fsyncs.get(one.target.name, {}), FSYNC_AT)
-        self._fsyncs[one.target.name] = fsyncs
+        fsyncs = dict(member.metrics.fsyncs)
+        slowest_s = quantile_of(fsyncs, self._fsyncs.get(member.target.name, {}), FSYNC_AT)
+        self._fsyncs[member.target.name] = fsyncs
         readings["fsync_p99_ms"] = None if slowest_s is None else round(slowest_s * 1000, 1)
-        read = probed.reads.get(one.target.name)
+        read = probed.reads.get(member.target.name)
         if read is not None:
             readings["read_ms"] = round(read.took_s * 1000, 1) if read.ok else None
             readings["read_error"] = read.error
             readings["read_denied"] = read.denied
             late = read.took_s * 1000 > self._options.read_ms_max
             readings["read_slow"] = late or not (read.ok or read.denied)
-        readings["spoke_for_all"] = cluster.speaker is one
-        if cluster.speaker is one and probed.write is not None:
+        readings["spoke_for_all"] = cluster.speaker is member
+        if cluster.speaker is member and probed.write is not None:
             written = probed.write
             readings["write_ms"] = round(written.took_s * 1000, 1) if written.ok else None
             readings["write_error"] = written.error
             readings["write_denied"] = written.denied
             readings["write_slow"] = written.took_s * 1000 > self._options.write_ms_max
-        return {**readings, **probed.lease} if cluster.speaker is one else readings
+        return {**readings, **probed.lease} if cluster.speaker is member else readings
 
     def _read_space(self, readings: dict[str, Value]) -> dict[str, Value]:
         """How much of its quota is used, and by what."""
@@ -224,22 +227,26 @@ class EtcdCluster(BaseSubject):
 
 def _compare_settings(seen: Sequence[Seen]) -> list[Seen]:
     """The same, and of every member that is up whether it has the settings of the others."""
-    up = {one.target: shared_in(one.readings) for one in seen if one.readings.get("reachable")}
+    up = {
+        member.target: shared_in(member.readings)
+        for member in seen
+        if member.readings.get("reachable")
+    }
     alone = len(seen) == 1  # and cannot differ from anybody
     known = {name: settings for name, settings in up.items() if settings or alone}
     found = differing(known) if len(known) > 1 or alone else {}
     compared = []
-    for one in seen:
-        if one.target in found:
+    for member in seen:
+        if member.target in found:
             odd = [
                 f"{name} is {own or 'not set'}"
                 + (f" and {most or 'not set'} at the others" if most is not None else "")
-                for name, (own, most) in found[one.target].items()
+                for name, (own, most) in found[member.target].items()
             ]
             more: dict[str, Value] = {
                 "settings_differ": bool(odd),
                 "settings_differing": ", ".join(odd),
             }
-            one = replace(one, readings={**one.readings, **more})
-        compared.append(one)
+            member = replace(member, readings={**member.readings, **more})
+        compared.append(member)
     return compared

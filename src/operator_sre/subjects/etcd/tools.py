@@ -16,7 +16,7 @@ from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.kit.machine import replace_text
 from operator_protocols.kit.tool import Act, Call, Done, RefusedCall, TypedTool, rotate_log_of
 from operator_protocols.ports import Kill, SubjectSettings, Tool
-from operator_sre.subjects.etcd.call import ClusterCall, look_at
+from operator_sre.subjects.etcd.call import ClusterCall, observe_cluster
 from operator_sre.subjects.etcd.client import Etcd
 from operator_sre.subjects.etcd.cluster import Cluster, agreement
 from operator_sre.subjects.etcd.configuration import (
@@ -48,7 +48,7 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
         async def run(call: Call) -> Done:
             etcd = Etcd(settings)
             options = options_from(settings.options)
-            cluster = await look_at(etcd, settings)
+            cluster = await observe_cluster(etcd, settings)
             return await act(
                 ClusterCall(call.arguments, call.job, settings, options, etcd, cluster)
             )
@@ -64,30 +64,30 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
 
 async def defragment(call: ClusterCall) -> Done:
     """One member only: it answers no request meanwhile."""
-    one = call.up(call.text("target"))
-    why = f"The cluster would have no quorum while {one.target.name} is defragmented."
-    await call.need_quorum(without=one.target.name, why=why)
-    before = one.number("dbSize")
-    await call.ask(one, "maintenance/defragment", {})
-    again = await call.look_again()
-    after = next((now.number("dbSize") for now in again.up if now.id == one.id), before)
-    sentence = f"The file of {one.target.name} went from {_mb(before)} to {_mb(after)}."
+    member = call.up(call.text("target"))
+    why = f"The cluster would have no quorum while {member.target.name} is defragmented."
+    await call.need_quorum(without=member.target.name, why=why)
+    before = member.number("dbSize")
+    await call.ask(member, "maintenance/defragment", {})
+    again = await call.observe()
+    after = next((now.number("dbSize") for now in again.up if now.id == member.id), before)
+    sentence = f"The file of {member.target.name} went from {_mb(before)} to {_mb(after)}."
     return Done(sentence, {"before_bytes": before, "after_bytes": after})
 
 
 async def compact(call: ClusterCall) -> Done:
     """Everything older than the last revisions, in the files of all members."""
     await call.need_quorum()
-    compacted = [one.metrics.numbers.get("compact_revision", 0) for one in call.cluster.up]
+    compacted = [member.metrics.numbers.get("compact_revision", 0) for member in call.cluster.up]
     before = max(compacted, default=0)
     revision = call.speaker.revision - call.integer("keep")
     if revision <= max(before, 1):
-        told = f"Nothing to compact: every revision before {before} is already compacted."
-        return Done(told, {"changed": False, "compact_revision": before})
+        sentence = f"Nothing to compact: every revision before {before} is already compacted."
+        return Done(sentence, {"changed": False, "compact_revision": before})
     # Physical: it is answered when the pages are free, not when it is agreed on.
     await call.ask(call.speaker, "kv/compaction", {"revision": str(revision), "physical": True})
-    told = f"Compacted every revision before {revision} (previously {before})."
-    return Done(told, {"changed": True, "compact_revision": revision})
+    sentence = f"Compacted every revision before {revision} (previously {before})."
+    return Done(sentence, {"changed": True, "compact_revision": revision})
 
 
 async def disarm_alarm(call: ClusterCall) -> Done:
@@ -96,8 +96,8 @@ async def disarm_alarm(call: ClusterCall) -> Done:
     only = call.member(call.text("member")).id if call.text("member") else 0
     alarms = {
         (id_, kind)
-        for one in call.cluster.up
-        for id_, kind in alarms_from(one.status.body.get("errors"))
+        for member in call.cluster.up
+        for id_, kind in alarms_from(member.status.body.get("errors"))
         if not only or id_ == only
     }
     kinds = {kind for _, kind in alarms}
@@ -107,20 +107,20 @@ async def disarm_alarm(call: ClusterCall) -> Done:
             raise RefusedCall(
                 "The members do not hold the same keys. Replace the member that differs first."
             )
-    for one in call.cluster.up if "NOSPACE" in kinds else ():
-        size = one.number("dbSize")
-        quota = one.metrics.numbers.get("quota_bytes", call.options.quota_bytes)
+    for member in call.cluster.up if "NOSPACE" in kinds else ():
+        size = member.number("dbSize")
+        quota = member.metrics.numbers.get("quota_bytes", call.options.quota_bytes)
         if quota and size > quota * call.options.quota_ratio_max:
             raise RefusedCall(
-                f"The file of {one.target.name} still has {_mb(size)} of {_mb(quota)}, so the"
+                f"The file of {member.target.name} still has {_mb(size)} of {_mb(quota)}, so the"
                 " alarm would come back. Compact and defragment first."
             )
     for id_, kind in sorted(alarms):
         body = {"action": "DEACTIVATE", "memberID": str(id_), "alarm": kind}
         await call.ask(call.speaker, "maintenance/alarm", body)
     names = ", ".join(f"{kind} of {call.cluster.name_of(id_)}" for id_, kind in sorted(alarms))
-    told = f"Disarmed: {names}." if names else "There was no alarm to disarm."
-    return Done(told, {"changed": bool(alarms), "alarms": len(alarms)})
+    sentence = f"Disarmed: {names}." if names else "There was no alarm to disarm."
+    return Done(sentence, {"changed": bool(alarms), "alarms": len(alarms)})
 
 
 async def move_leader(call: ClusterCall) -> Done:
@@ -149,21 +149,21 @@ async def move_leader(call: ClusterCall) -> Done:
 
     await call.until(leads)
     undo = Action("move_leader", {"to": was}, target=was, reasoning="move the leader back")
-    told = f"{heir.target.name} is the leader now (previously {was})."
-    return Done(told, {"changed": True, "leader": heir.target.name}, undo)
+    sentence = f"{heir.target.name} is the leader now (previously {was})."
+    return Done(sentence, {"changed": True, "leader": heir.target.name}, undo)
 
 
 async def free_space(call: ClusterCall) -> Done:
     """The whole way out of a full database: forget, give back, and take the alarm back."""
     compacted = await compact(call)
-    order = sorted(call.cluster.up, key=lambda one: one.leads)  # the leader last
-    for one in order:
-        await call.ask(one, "maintenance/defragment", {})
-    fresh = replace(call, cluster=await call.look_again(), arguments={})
+    order = sorted(call.cluster.up, key=lambda member: member.leads)  # the leader last
+    for member in order:
+        await call.ask(member, "maintenance/defragment", {})
+    fresh = replace(call, cluster=await call.observe(), arguments={})
     disarmed = await disarm_alarm(fresh)
-    sizes = [one.number("dbSize") for one in fresh.cluster.up]
-    told = f"{compacted.sentence} The largest file has {_mb(max(sizes))}. {disarmed.sentence}"
-    return Done(told, {**compacted.data, **disarmed.data, "after_bytes": max(sizes)})
+    sizes = [member.number("dbSize") for member in fresh.cluster.up]
+    sentence = f"{compacted.sentence} The largest file has {_mb(max(sizes))}. {disarmed.sentence}"
+    return Done(sentence, {**compacted.data, **disarmed.data, "after_bytes": max(sizes)})
 
 
 def _mb(size: int) -> str:
@@ -194,7 +194,7 @@ async def align_settings(call: ClusterCall) -> Done:
     await life.restart(name)
 
     async def agrees(cluster: Cluster) -> bool:
-        follows = any(one.target.name == name and one.leader for one in cluster.up)
+        follows = any(member.target.name == name and member.leader for member in cluster.up)
         return follows and not await asyncio.to_thread(_find_differing, cluster, name)
 
     await call.until(agrees)
@@ -205,16 +205,16 @@ async def align_settings(call: ClusterCall) -> Done:
 
 def _find_differing(cluster: Cluster, name: str) -> Differing:
     settings = {}
-    for one in cluster.up:
-        quota = one.metrics.numbers.get("quota_bytes")
-        local = local_readings(one.target, down=False)
-        settings[one.target.name] = shared_in({**local, "quota_bytes": quota})
+    for member in cluster.up:
+        quota = member.metrics.numbers.get("quota_bytes")
+        local = local_readings(member.target, down=False)
+        settings[member.target.name] = shared_in({**local, "quota_bytes": quota})
     return differing(settings).get(name, {})
 
 
 def _write_common(cluster: Cluster, name: str, file: Path, differs: Differing) -> None:
     """Give a file the values of most others, as a reachable member writes them."""
-    others = [config_file(one.target) for one in cluster.up if one.target.name != name]
+    others = [config_file(member.target) for member in cluster.up if member.target.name != name]
     texts = [other.read_text(encoding="utf-8") for other in others if other is not None]
     text = file.read_text(encoding="utf-8")
     for wanted, (_, most) in differs.items():
@@ -270,7 +270,7 @@ async def replace_member(call: ClusterCall) -> Done:
     await life.restart(name)
 
     async def caught_up(cluster: Cluster) -> bool:
-        up = any(one.target.name == name and one.leader for one in cluster.up)
+        up = any(member.target.name == name and member.leader for member in cluster.up)
         return up and agreement(await hashes_of(call.etcd, cluster)).get(name) is True
 
     await call.until(caught_up)
@@ -290,7 +290,7 @@ async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
             await life.restart(name)
         except OperatorError:
             return None
-    agrees = agreement(await hashes_of(call.etcd, await call.look_again()))
+    agrees = agreement(await hashes_of(call.etcd, await call.observe()))
     if agrees.get(name) is False and sum(agrees.values()) >= 2:
         return None
     if not agrees.get(name):
@@ -307,7 +307,7 @@ async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
 
 async def _hand_over(call: ClusterCall, name: str) -> None:
     """A leader hands its leadership to another member before it stops."""
-    cluster = await call.look_again()
+    cluster = await call.observe()
     leader, heir = cluster.leader, cluster.successor
     if leader is None or leader.target.name != name or heir is None:
         return
@@ -320,8 +320,8 @@ async def _hand_over(call: ClusterCall, name: str) -> None:
 
 
 async def _remove(call: ClusterCall, name: str, url: str) -> None:
-    cluster = await call.look_again()
-    others = [one for one in cluster.up if one.target.name != name and one.leader]
+    cluster = await call.observe()
+    others = [member for member in cluster.up if member.target.name != name and member.leader]
     entry = next((member for member in cluster.members if url in member.peer_urls), None)
     if entry is None:
         return

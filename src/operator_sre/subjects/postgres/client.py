@@ -70,27 +70,27 @@ class Client:
             for name in [given for given in work if given not in self._jobs]:
                 self._jobs[name] = []
                 for session in work[name]:  # one after the other
-                    begun = asyncio.Event()
-                    hold = self._hold(session["server"], session.get("statements", ()), begun)
+                    ready = asyncio.Event()
+                    hold = self._hold(session["server"], session.get("statements", ()), ready)
                     self._jobs[name].append(asyncio.create_task(hold))
-                    await begun.wait()
+                    await ready.wait()
                 self._tell()
             await asyncio.sleep(LOOK_S)
 
-    async def _hold(self, server: str, statements: list[str], begun: asyncio.Event) -> None:
+    async def _hold(self, server: str, statements: list[str], ready: asyncio.Event) -> None:
         """One session: the last statement may take as long as it likes."""
         try:
             async with await self._connect(server) as connection:
                 for statement in statements[:-1]:
                     await connection.execute(statement.encode())
-                begun.set()
+                ready.set()
                 for statement in statements[-1:]:
                     await connection.execute(statement.encode())
                 await asyncio.Event().wait()
         except (driver().Error, OSError) as error:
             sys.stderr.write(f"{NAME}: {' '.join(str(error).split())}\n")
         finally:
-            begun.set()
+            ready.set()
 
     async def _connect(self, server: str) -> Any:
         return await driver().AsyncConnection.connect(

@@ -40,7 +40,7 @@ class PostgresDepot:
         """Insert one row at the first server that takes it."""
         # The server that took the last entry is asked first; without one, the order does not
         # matter.
-        for target in sorted(self._servers(), key=lambda one: one.name != self._taker):
+        for target in sorted(self._servers(), key=lambda server: server.name != self._taker):
             try:
                 async with self._open(target) as session:
                     await session.ask("INSERT INTO receipts VALUES (%s)", (mark,))
@@ -50,7 +50,7 @@ class PostgresDepot:
             return True
         return False
 
-    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+    async def find_lost(self, marks: Sequence[str]) -> frozenset[str] | None:
         """Entries that are missing from every server that takes writes now."""
         missing: frozenset[str] | None = None
         for target in self._servers():
@@ -66,11 +66,13 @@ class PostgresDepot:
         return missing
 
     def _servers(self) -> list[Target]:
-        return [one for one in self._settings.targets() if one.kind == "server"]
+        return [target for target in self._settings.targets() if target.kind == "server"]
 
     def _open(self, target: Target) -> AbstractAsyncContextManager[Session]:
         # The application's own password lies in its directory.
-        homes = [home for one in self._settings.targets() if (home := home_of(one)) is not None]
+        homes = [
+            home for target in self._settings.targets() if (home := home_of(target)) is not None
+        ]
         lines = (self._settings.secret(str(home / PASSWORDS_FILE)) for home in homes)
         password = next(filter(None, (password_in(text, SHOP) for text in lines)), "")
         timeout_s = self._settings.timeout_s

@@ -147,7 +147,7 @@ def _role_faults() -> tuple[Fault, Fault, Fault]:
             await renew(scene)  # it was promoted meanwhile
 
     async def count_primaries(scene: Scene) -> str:
-        roles = [await answer(one, _IN_RECOVERY) for one in scene.of_kind("server")]
+        roles = [await answer(server, _IN_RECOVERY) for server in scene.of_kind("server")]
         return "" if roles.count(False) == 1 else f"{roles.count(False)} servers take writes"
 
     async def promote(scene: Scene) -> Mapping[str, str]:

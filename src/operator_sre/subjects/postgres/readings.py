@@ -95,9 +95,9 @@ _READINGS: Mapping[str, tuple[str, str, Callable[[Any], Value]]] = {
 }
 
 
-def readings_of(said: Mapping[str, Any]) -> dict[str, Value]:
+def readings_of(answers: Mapping[str, Any]) -> dict[str, Value]:
     """Every reading that the sections which were answered give."""
-    parts = {name: part for name, part in said.items() if isinstance(part, Mapping)}
+    parts = {name: part for name, part in answers.items() if isinstance(part, Mapping)}
     if "replication" in parts:
         teller = "primary" if "position" in parts["replication"] else "replica"
         parts[teller] = parts["replication"]
@@ -142,9 +142,9 @@ def _list_names(names: Sequence[object]) -> str | None:
     return (", ".join(str(name) for name in names[:NAMES_MAX]) + more) or None
 
 
-def scans_of(said: Mapping[str, Any]) -> Scans:
+def scans_of(answers: Mapping[str, Any]) -> Scans:
     """How often each large table was read row by row since its counters began."""
-    tables = said.get("tables")
+    tables = answers.get("tables")
     rows = tables.get("scanned") if isinstance(tables, Mapping) else None
     return {
         str(name): (int(scans or 0), int(rows_read or 0), int(live or 0))

@@ -227,7 +227,7 @@ def _find_programs() -> str:
     )
     folder = program.parent
     # Run by root, the servers belong to another user, who may not be able to enter our folder.
-    if os.geteuid() != 0 or all(one.stat().st_mode & stat.S_IXOTH for one in folder.parents):
+    if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in folder.parents):
         return str(folder)
     return str(copy_programs(folder.parent, COPIES) / "bin")
 

@@ -77,7 +77,7 @@ async def answer(target: Target, sql: str) -> Any:
 
 
 def password_of(target: Target, user: str) -> str:
-    """The password of a role that looks after a server of a rig."""
+    """The password of a role that administers a server of a rig."""
     return password_in((_home(target, OWNER_FILE) / OWNER_FILE).read_text(encoding="utf-8"), user)
 
 
@@ -97,7 +97,9 @@ async def leave(scene: Scene, job: str) -> None:
 
 async def _order(home: Path, job: str, sessions: Sessions) -> None:
     """Write down what the application has to do, and wait until it does; without any, no more."""
-    jobs = {name: one for name, one in _read_json(home / WORK_FILE, {}).items() if name != job}
+    jobs = {
+        name: sessions for name, sessions in _read_json(home / WORK_FILE, {}).items() if name != job
+    }
     if sessions:
         jobs[job] = list(sessions)
     replace_text(home / WORK_FILE, json.dumps(jobs))
@@ -130,8 +132,8 @@ def has_setting(target: Target, line: str) -> bool:
 def remove_setting(target: Target, line: str) -> None:
     """Take a line out of the file again; whose file it is does not change."""
     file = _config(target)
-    kept = [one for one in file.read_text(encoding="utf-8").splitlines() if one != line]
-    file.write_text("".join(f"{one}\n" for one in kept), encoding="utf-8")
+    kept = [text for text in file.read_text(encoding="utf-8").splitlines() if text != line]
+    file.write_text("".join(f"{text}\n" for text in kept), encoding="utf-8")
 
 
 async def renew(scene: Scene) -> None:

@@ -217,7 +217,7 @@ def sections(version: int, *, large_rows: int) -> Mapping[str, str]:
     }
 
 
-def question(asked: Mapping[str, str]) -> str:
+def question(statements: Mapping[str, str]) -> str:
     """One statement that answers all of these sections as one object."""
-    pairs = ", ".join(f"'{name}', ({text.strip()})" for name, text in asked.items())
+    pairs = ", ".join(f"'{name}', ({text.strip()})" for name, text in statements.items())
     return "SELECT jsonb_build_object(" + pairs + ")"

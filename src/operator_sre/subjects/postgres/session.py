@@ -75,7 +75,7 @@ class Login:
 
 
 def login_of(settings: SubjectSettings, target: Target, *, acting: bool = False) -> Login:
-    """How to sign in at a target: to look, or to act where a role of its own is there for that."""
+    """How to sign in at a target: to read, or to act where there is a separate role for that."""
     access = target.access or Access()
 
     def option(name: str) -> str:
@@ -242,11 +242,11 @@ async def connection_words(
     return words
 
 
-def _interpret(where: str, code: str, said: str) -> RefusedError:
+def _interpret(where: str, code: str, message: str) -> RefusedError:
     """What a failed connection means: by the server's code, or else by its words."""
-    words = said.lower()
+    words = message.lower()
     # One bounded line without the address.
-    line = re.sub(r"^(?:.*failed: +)?(?:FATAL: +|ERROR: +)?", "", " ".join(said.split()))
+    line = re.sub(r"^(?:.*failed: +)?(?:FATAL: +|ERROR: +)?", "", " ".join(message.split()))
     sentence = f"{where}: {line[:MESSAGE_CHARACTERS_MAX] or 'the connection was lost'}"
     if "refused" in words and not code:
         return RefusedError(Refusal.GONE, f"{where}: connection refused")
@@ -272,13 +272,13 @@ async def _ask_code(host: str, port: int, login: Login, timeout_s: float) -> str
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(struct.pack("!II", len(pairs) + 8, PROTOCOL) + pairs)
-                said = await reader.read(ANSWER_BYTES_MAX)
+                answer = await reader.read(ANSWER_BYTES_MAX)
             finally:
                 writer.close()
     except (OSError, TimeoutError):
         return ""
-    fields = said[5:].split(b"\0") if said[:1] == b"E" else []
-    return next((one[1:].decode("ascii", "replace") for one in fields if one[:1] == b"C"), "")
+    fields = answer[5:].split(b"\0") if answer[:1] == b"E" else []
+    return next((field[1:].decode("ascii", "replace") for field in fields if field[:1] == b"C"), "")
 
 
 @contextlib.contextmanager

@@ -44,15 +44,15 @@ class Postgres(BaseSubject):
         self._thresholds = thresholds_of(settings.options)
         ignored = tuple(settings.options.get("ignore", ()))
         super().__init__(settings, invariants_of(self._thresholds, ignored=ignored))
-        # When each server was counted last, and what was counted: a rate needs two looks.
+        # When each server was counted last, and what was counted: a rate needs two checks.
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
-        seen = await asyncio.gather(*map(self._look_at, self.present_targets()))
+        seen = await asyncio.gather(*map(self._observe_target, self.present_targets()))
         return self.observation(compare(seen))
 
-    async def _look_at(self, target: Target) -> Seen:
+    async def _observe_target(self, target: Target) -> Seen:
         readings: dict[str, Value] = {"kind": target.kind}
         if target.kind == CLIENT:
             # A client is not asked anything: its process runs, or its state is unknown.
@@ -93,25 +93,27 @@ class Postgres(BaseSubject):
 
     async def _ask(self, name: str, session: Session) -> dict[str, Value]:
         """All that a server says of itself."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await session.ask("SELECT 1")
-        latency_ms = (time.perf_counter() - begun) * 1000
+        latency_ms = (time.perf_counter() - started) * 1000
         version = session.connection.info.server_version
-        asked = sections(version, large_rows=int(self._thresholds.large_table_rows))
-        said, blind = await _answers(session, asked)
-        state = said.get("state")
+        statements = sections(version, large_rows=int(self._thresholds.large_table_rows))
+        answers, blind = await _answers(session, statements)
+        state = answers.get("state")
         if isinstance(state, Mapping) and state.get("sees_all") is not True:
             # To others a server shows less than there is, and does not say so.
-            said = {section: part for section, part in said.items() if section not in OF_OTHERS}
+            answers = {
+                section: part for section, part in answers.items() if section not in OF_OTHERS
+            }
             blind |= {f"blind_{section}": NOT_A_MONITOR for section in OF_OTHERS}
         readings: dict[str, Value] = {
             "reachable": True,
             "up": True,
             "exhausted": False,
             "latency_ms": round(latency_ms, 1),
-            **readings_of(said),
+            **readings_of(answers),
             **blind,
-            **await self._count_scans(name, said, asked, session),
+            **await self._count_scans(name, answers, statements, session),
         }
         connections, most = readings.get("connections"), readings.get("connections_max")
         if isinstance(connections, int) and isinstance(most, int):
@@ -120,23 +122,23 @@ class Postgres(BaseSubject):
         return readings
 
     async def _count_scans(
-        self, name: str, said: Mapping[str, Any], asked: Mapping[str, str], session: Session
+        self, name: str, answers: Mapping[str, Any], statements: Mapping[str, str], session: Session
     ) -> dict[str, Value]:
         """How many rows of large tables are read one by one, per second since an earlier check.
 
         The first check counts twice within itself. A server updates its counters once in a second,
         so that of two checks within one the second would see nothing.
         """
-        clock, scans = self.settings.clock, scans_of(said)
+        clock, scans = self.settings.clock, scans_of(answers)
         counts = self._counted.setdefault(name, [])
         while len(counts) > 1 and clock.monotonic() - counts[1][0] >= COUNTED_S_MIN:
             del counts[0]
         before = counts[0] if counts else None
-        if before is None and "tables" in said:
+        if before is None and "tables" in answers:
             before = (clock.monotonic(), scans)
             await clock.sleep(min(COUNT_S, self.settings.timeout_s / 3))
             try:
-                scans = scans_of((await _answers(session, {"tables": asked["tables"]}))[0])
+                scans = scans_of((await _answers(session, {"tables": statements["tables"]}))[0])
             except (TimeoutError, driver().Error):
                 before = None  # it has reported all the rest
         now = clock.monotonic()
@@ -147,7 +149,7 @@ class Postgres(BaseSubject):
 
 
 async def _answers(
-    session: Session, asked: Mapping[str, str]
+    session: Session, statements: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Value]]:
     """All answers, and `blind_SECTION` with the reason for each that there is none to.
 
@@ -157,17 +159,17 @@ async def _answers(
     errors = driver().errors
     refusals = (errors.InsufficientPrivilege, errors.QueryCanceled, errors.UndefinedTable)
     try:
-        return await session.ask(question(asked)), {}
+        return await session.ask(question(statements)), {}
     except refusals:
         pass
-    said: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     blind: dict[str, Value] = {}
-    for name, text in asked.items():
+    for name, text in statements.items():
         try:
-            said[name] = await session.ask(text)
+            answers[name] = await session.ask(text)
         except refusals as why:
             blind[f"blind_{name}"] = " ".join(str(why).split())[:WHY_CHARACTERS_MAX]
-    return said, blind
+    return answers, blind
 
 
 def local_readings(target: Target) -> dict[str, Value]:

@@ -66,7 +66,7 @@ SELECT jsonb_build_object('application', application_name, 'state', state)
 FROM pg_stat_activity
 WHERE pid = %s AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
-# The server itself looks once more whether it is a client's session, in the statement that ends it.
+# The statement that terminates a session checks again that it belongs to a client.
 _END = """
 SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity
 WHERE pid = %s AND backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -133,7 +133,11 @@ class ServerCall(Call):
     def others(self) -> list[Target]:
         """Every other server of the subject."""
         every = self.settings.targets()
-        return [one for one in every if one.kind == "server" and one.name != self.target.name]
+        return [
+            server
+            for server in every
+            if server.kind == "server" and server.name != self.target.name
+        ]
 
     async def ask_other(self, other: Target, sql: str) -> object:
         """What another server answers; RefusedError when it cannot be asked."""

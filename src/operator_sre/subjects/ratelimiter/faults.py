@@ -123,29 +123,29 @@ def _memory_limit() -> Fault:
 
 def _nodes_kill() -> Fault:
     async def inject(scene: Scene) -> Mapping[str, str]:
-        names = [one.name for one in scene.of_kind("node")]
+        names = [node.name for node in scene.of_kind("node")]
         at = names.index(scene.target.name)
         chosen = (names[at], names[(at + 1) % len(names)])
         for name in chosen:
             await scene.rig.kill(name)
         return {"names": " ".join(chosen)}
 
-    def gone(scene: Scene) -> list[str]:
+    def find_stopped(scene: Scene) -> list[str]:
         names = scene.notes["names"].split()
         return [name for name in names if Ability.KILL in scene.rig.damage(name)]
 
     async def heal(scene: Scene) -> None:
-        for name in gone(scene):
+        for name in find_stopped(scene):
             await scene.rig.restart(name)
 
     async def oracle(scene: Scene) -> str:
-        return f"{' and '.join(gone(scene))} do not run" if gone(scene) else ""
+        return f"{' and '.join(find_stopped(scene))} do not run" if find_stopped(scene) else ""
 
     sentence = "Two nodes are killed."
     return Fault("nodes_kill", sentence, "node", ("node_down",), inject, heal, oracle)
 
 
-def _configured(
+def _node_configuration(
     name: str,
     sentence: str,
     changes: Mapping[str, object],
@@ -158,7 +158,7 @@ def _configured(
         return Path(scene.target.log).parent / CONFIGURATION_FILE
 
     async def inject(scene: Scene) -> Mapping[str, str]:
-        others = [one for one in scene.of_kind("node") if one.name != scene.target.name]
+        others = [node for node in scene.of_kind("node") if node.name != scene.target.name]
         for key in tight_keys:
             await _api(others[0], "PUT", f"/limits/{in_path(key)}", {"limit": TIGHT_LIMIT})
             await _api(others[0], "DELETE", f"/counters/{in_path(key)}")
@@ -182,10 +182,10 @@ def _configured(
 
     async def oracle(scene: Scene) -> str:
         try:
-            told = await _api(scene.target, "GET", "/config")
+            config = await _api(scene.target, "GET", "/config")
         except RigError as problem:
             return str(problem)
-        odd = [name for name, value in CONFIGURATION.items() if told.get(name) != value]
+        odd = [name for name, value in CONFIGURATION.items() if config.get(name) != value]
         return f"{scene.target.name} has another {', '.join(odd)}" if odd else ""
 
     return Fault(name, sentence, "node", breaks, inject, heal, oracle)
@@ -209,10 +209,10 @@ def _wrong_password() -> Fault:
 
     async def oracle(scene: Scene) -> str:
         try:
-            told = await _api(scene.target, "GET", "/health")
+            health = await _api(scene.target, "GET", "/health")
         except RigError as problem:
             return str(problem)
-        return "" if told.get("store_connected") else f"{told.get('store_error')}"
+        return "" if health.get("store_connected") else f"{health.get('store_error')}"
 
     return Fault(
         "wrong_password",
@@ -272,10 +272,10 @@ def _hot_key() -> Fault:
     async def oracle(scene: Scene) -> str:
         blocked = await ask(await primary_of(scene), "HEXISTS", f"{PREFIX}:blocks", HOT_KEY)
         tally = await _api(scene.of_kind("node")[0], "GET", "/tally")
-        asked = next((row["asked"] for row in tally["keys"] if row["key"] == HOT_KEY), 0)
-        if blocked or asked <= HOT_SHARE * max(1, tally["asked"]):
+        hot = next((row["asked"] for row in tally["keys"] if row["key"] == HOT_KEY), 0)
+        if blocked or hot <= HOT_SHARE * max(1, tally["asked"]):
             return ""
-        return f"{HOT_KEY} takes {asked} of {tally['asked']} checks"
+        return f"{HOT_KEY} takes {hot} of {tally['asked']} checks"
 
     sentence = "One caller sends more requests for one key than all others together."
     return Fault("hot_key", sentence, "store", ("hot_key",), inject, heal, oracle)
@@ -288,11 +288,11 @@ def _store_setting(
 
     async def inject(scene: Scene) -> Mapping[str, str]:
         primary = await primary_of(scene)
-        told = await ask(primary, "CONFIG", "GET", setting)
-        if not isinstance(told, list) or len(told) != 2:
+        reply = await ask(primary, "CONFIG", "GET", setting)
+        if not isinstance(reply, list) or len(reply) != 2:
             raise RigError(f"{primary.name} does not say its {setting}.")
         await ask(primary, "CONFIG", "SET", setting, value)
-        return {"at": primary.name, "before": str(told[1])}
+        return {"at": primary.name, "before": str(reply[1])}
 
     async def heal(scene: Scene) -> None:
         await ask(scene.of(scene.notes["at"]), "CONFIG", "SET", setting, scene.notes["before"])
@@ -335,8 +335,8 @@ def _replica_promoted() -> Fault:
             primary = await primary_of(scene)
         except RigError as problem:
             return str(problem)
-        told = await ask(primary, "ROLE")
-        replicas = told[2] if isinstance(told, list) and len(told) > 2 else []
+        role = await ask(primary, "ROLE")
+        replicas = role[2] if isinstance(role, list) and len(role) > 2 else []
         return "" if replicas else f"{primary.name} has no replica"
 
     sentence = "The replica was made a second primary by hand."
@@ -348,8 +348,8 @@ def _counter_drift() -> Fault:
     """Requests dated tomorrow: they never leave the window, and no client ever made them."""
 
     async def find_busy_key(target: Target) -> str:
-        told = await ask(target, "SCAN", 0, "MATCH", f"{PREFIX}:window:*", "COUNT", 500)
-        names = told[1] if isinstance(told, list) and len(told) == 2 else []
+        page = await ask(target, "SCAN", 0, "MATCH", f"{PREFIX}:window:*", "COUNT", 500)
+        names = page[1] if isinstance(page, list) and len(page) == 2 else []
         for name in sorted(map(str, names if isinstance(names, list) else [])):
             count = await ask(target, "ZCARD", name)
             if isinstance(count, int) and count >= 1:
@@ -369,8 +369,8 @@ def _counter_drift() -> Fault:
         return {"window": window, "origin": origin}
 
     async def find_strange(scene: Scene, primary: Target) -> list[str]:
-        told = await ask(primary, "ZRANGE", scene.notes["window"], 0, -1)
-        members = map(str, told if isinstance(told, list) else [])
+        reply = await ask(primary, "ZRANGE", scene.notes["window"], 0, -1)
+        members = map(str, reply if isinstance(reply, list) else [])
         return [member for member in members if member.startswith(scene.notes["origin"])]
 
     async def heal(scene: Scene) -> None:
@@ -441,19 +441,19 @@ FAULTS: tuple[Fault, ...] = (
     occupy_fault("port_taken", "node", breaks=("node_down",), end=CorrectOutcome.ESCALATED),
     flood_fault("log_flood", "node", breaks=("log_size",)),
     _nodes_kill(),
-    _configured(
+    _node_configuration(
         "node_limits",
         "One node has another default limit than the others.",
         {"default_limit": OTHER_LIMIT},
         ("limits_differ",),
     ),
-    _configured(
+    _node_configuration(
         "node_config",
         "One node rejects requests that the others allow.",
         {"on_store_loss": "fail_closed"},
         ("configuration_drift",),
     ),
-    _configured(
+    _node_configuration(
         "ghost_allowing",
         "One node counts under another prefix, and allows requests beyond their limit.",
         {"key_prefix": OTHER_PREFIX},

@@ -21,7 +21,7 @@ from operator_protocols.kit.access import (
 )
 from operator_protocols.kit.http import Answer, Request, UnaskableError, exchange
 
-__all__ = ["KeyTally", "NodeLook", "TalkError", "api", "in_path", "look_at_node", "unreachable"]
+__all__ = ["KeyTally", "NodeReport", "TalkError", "api", "in_path", "observe_node", "unreachable"]
 
 BODY_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 5.0
@@ -51,20 +51,20 @@ class TalkError(OperatorError):
 class KeyTally:
     """What one node says of one key within its window."""
 
-    asked: int
+    requests: int
     allowed: int
     uncounted: int
     limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLook:
+class NodeReport:
     """One observation of one node; without a `tally` it did not report its counts."""
 
     seen: Seen
     name: str = ""
     tally: Mapping[str, KeyTally] | None = None
-    asked: int = 0
+    requests: int = 0
     complete: bool = False
 
     @property
@@ -77,8 +77,8 @@ class NodeLook:
         return self.seen.readings.get(name)
 
 
-async def look_at_node(target: Target, *, timeout_s: float, secret: Secret) -> NodeLook:
-    """Ask one node; whatever it does is a NodeLook."""
+async def observe_node(target: Target, *, timeout_s: float, secret: Secret) -> NodeReport:
+    """Ask one node; whatever it does is a NodeReport."""
     places = addresses_of(target)
     try:
         if not places:
@@ -96,11 +96,11 @@ async def look_at_node(target: Target, *, timeout_s: float, secret: Secret) -> N
             health = json.loads(answer.body) if answer.status == 200 else None
             tally = await _ask_tally(target, address, secret)
     except OSError as error:
-        return NodeLook(unreachable("node", target, sentence_of(error)))
+        return NodeReport(unreachable("node", target, sentence_of(error)))
     except (OperatorError, UnaskableError) as error:
-        return NodeLook(Seen(target.name, {"kind": "node"}, f"it cannot be queried: {error}"))
+        return NodeReport(Seen(target.name, {"kind": "node"}, f"it cannot be queried: {error}"))
     except (RecursionError, ValueError):
-        return NodeLook(Seen(target.name, {"kind": "node"}, "its health is not JSON"))
+        return NodeReport(Seen(target.name, {"kind": "node"}, "its health is not JSON"))
     return _read_health(target, answer.status, health, tally)
 
 
@@ -139,31 +139,33 @@ async def _ask_node(
     return await exchange(address, request, trust=trust, server_name=access.server_name)
 
 
-def _read_health(target: Target, status: int, said: object, tally: object) -> NodeLook:
+def _read_health(target: Target, status: int, health: object, tally: object) -> NodeReport:
     if status == 404:
         # Every node has this page: a server without it is another program.
-        return NodeLook(unreachable("node", target, "the answer is not from a rate limiter node"))
-    if not isinstance(said, dict):
-        return NodeLook(Seen(target.name, {"kind": "node"}, f"it answered {status}"))
-    if not isinstance(said.get("status"), str) or not isinstance(said.get("store_connected"), bool):
+        return NodeReport(unreachable("node", target, "the answer is not from a rate limiter node"))
+    if not isinstance(health, dict):
+        return NodeReport(Seen(target.name, {"kind": "node"}, f"it answered {status}"))
+    if not isinstance(health.get("status"), str) or not isinstance(
+        health.get("store_connected"), bool
+    ):
         problem = "its health has no status"
-        return NodeLook(Seen(target.name, {"kind": "node"}, problem))
+        return NodeReport(Seen(target.name, {"kind": "node"}, problem))
     readings: dict[str, Value] = {"kind": "node", "reachable": True}
     for name in READINGS:
-        value = said.get(name)
-        if name in said and isinstance(value, bool | int | float | str | None):
+        value = health.get(name)
+        if name in health and isinstance(value, bool | int | float | str | None):
             readings[name] = value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
     error = str(readings.get("store_error") or "").lower()
     kinds = (kind for kind, signs in STORE_PROBLEMS if any(sign in error for sign in signs))
     readings["store_problem"] = next(kinds, "other" if error else "")
     seen = Seen(target.name, readings)
     keys = _read_tally(tally)
-    name = str(said.get("name", target.name))[:TEXT_CHARS_MAX]
+    name = str(health.get("name", target.name))[:TEXT_CHARS_MAX]
     if keys is None or not isinstance(tally, dict):
-        return NodeLook(seen, name)
-    asked = tally.get("asked")
+        return NodeReport(seen, name)
+    requests = tally.get("asked")
     complete = tally.get("complete") is True
-    return NodeLook(seen, name, keys, asked if isinstance(asked, int) else 0, complete)
+    return NodeReport(seen, name, keys, requests if isinstance(requests, int) else 0, complete)
 
 
 def _read_tally(tally: object) -> dict[str, KeyTally] | None:
@@ -174,13 +176,13 @@ def _read_tally(tally: object) -> dict[str, KeyTally] | None:
     for row in rows[:TALLY_KEYS_MAX]:
         if not isinstance(row, dict) or not isinstance(row.get("key"), str):
             return None
-        asked, allowed, uncounted = (row.get(name) for name in ("asked", "allowed", "uncounted"))
+        requests, allowed, uncounted = (row.get(name) for name in ("asked", "allowed", "uncounted"))
         limit = row.get("limit")
-        if not isinstance(asked, int) or not isinstance(allowed, int):
+        if not isinstance(requests, int) or not isinstance(allowed, int):
             return None
         if not isinstance(uncounted, int) or not isinstance(limit, int | None):
             return None
-        found[row["key"]] = KeyTally(asked, allowed, uncounted, limit)
+        found[row["key"]] = KeyTally(requests, allowed, uncounted, limit)
     return found
 
 
@@ -208,18 +210,18 @@ async def api(
             answer = await _ask_node(
                 target, places[0], path, secret=secret, method=method, body=body
             )
-        said = json.loads(answer.body)
+        document = json.loads(answer.body)
     except TimeoutError as error:
         raise TalkError(f"{target.name} does not answer within {timeout_s:g} s.") from error
     except (OSError, UnaskableError) as error:
         raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
     except (RecursionError, ValueError) as error:
         raise TalkError(f"{target.name} returned an invalid answer to {method} {path}.") from error
-    if answer.status != 200 or not isinstance(said, dict):
-        detail = said.get("detail", said) if isinstance(said, dict) else said
+    if answer.status != 200 or not isinstance(document, dict):
+        detail = document.get("detail", document) if isinstance(document, dict) else document
         text = detail if isinstance(detail, str) else json.dumps(detail)
         raise TalkError(f"{target.name} answered {answer.status}: {text[:DETAIL_CHARS_MAX]}")
-    return said
+    return document
 
 
 def in_path(key: str) -> str:

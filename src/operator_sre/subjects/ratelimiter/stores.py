@@ -23,10 +23,10 @@ from operator_sre.subjects.ratelimiter.nodes import (
 __all__ = [
     "DRIFT_MAX",
     "SETTINGS",
-    "Asking",
-    "StoreLook",
+    "Sample",
+    "StoreReport",
     "command",
-    "look_at_store",
+    "observe_store",
     "password_of",
     "role_of",
     "store_readings",
@@ -52,7 +52,7 @@ _WELL = ("PONG", *_SHUT, "BUSY", "MASTERDOWN", "MISCONF", "OOM")
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Sample:
     """The input of a store's observation: the names of its keys, and the counts of the nodes.
 
     `counted` is how many requests the store allowed through the nodes that answered, by key.
@@ -64,7 +64,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreLook:
+class StoreReport:
     """One observation of one store; a primary has the counts.
 
     `members` are the entries of the windows whose count differs from the count of the nodes.
@@ -85,26 +85,26 @@ class StoreLook:
         return self.seen.readings.get(name)
 
 
-async def look_at_store(
-    target: Target, asking: Asking, *, timeout_s: float, secret: Secret
-) -> StoreLook:
-    """Ask one store or sentinel; whatever it does is a StoreLook."""
-    found: list[StoreLook] = []
+async def observe_store(
+    target: Target, sample: Sample, *, timeout_s: float, secret: Secret
+) -> StoreReport:
+    """Ask one store or sentinel; whatever it does is a StoreReport."""
+    found: list[StoreReport] = []
     why = ""
     try:
         async with asyncio.timeout(timeout_s):
             password = password_of(target, secret)
             async with open_wire(target, password=password, connect_s=timeout_s) as (wire, _, auth):
-                await _look(wire, target, asking, auth, found)
+                await _look(wire, target, sample, auth, found)
     except OSError as error:
         late = isinstance(error, TimeoutError)
         away = "it did not answer in time" if late else sentence_of(error)
-        return found[-1] if found else StoreLook(unreachable(target.kind, target, away))
+        return found[-1] if found else StoreReport(unreachable(target.kind, target, away))
     except ProtocolError as error:
         why = f"{error} to PING"
     except (asyncio.IncompleteReadError, OperatorError, ValueError) as error:
         why = f"it cannot be queried: {error}"
-    return found[-1] if found else StoreLook(Seen(target.name, {"kind": target.kind}, why))
+    return found[-1] if found else StoreReport(Seen(target.name, {"kind": target.kind}, why))
 
 
 def password_of(target: Target, secret: Secret) -> str:
@@ -114,26 +114,26 @@ def password_of(target: Target, secret: Secret) -> str:
 
 
 async def _look(
-    wire: Wire, target: Target, asking: Asking, auth: Reply, found: list[StoreLook]
+    wire: Wire, target: Target, sample: Sample, auth: Reply, found: list[StoreReport]
 ) -> None:
     """More and more of it, each step kept in `found`, so that a slow one does not hide the rest."""
     pong = await wire.ask("PING")
     word = pong.text if isinstance(pong, ErrorReply) else str(pong)
     if not word.startswith(_WELL):
         problem = f"it answered {word!r} to PING"
-        found.append(StoreLook(Seen(target.name, {"kind": target.kind}, problem)))
+        found.append(StoreReport(Seen(target.name, {"kind": target.kind}, problem)))
         return
     readings: dict[str, Value] = {"kind": target.kind, "reachable": True}
     # A store that cannot write to its disk refuses a PING and answers everything else.
     if isinstance(pong, ErrorReply) and not word.startswith("MISCONF"):
         refusal = auth if isinstance(auth, ErrorReply) else pong
         readings["refusal"] = refusal.text[:200]
-    found.append(StoreLook(Seen(target.name, readings)))
+    found.append(StoreReport(Seen(target.name, readings)))
     if str(readings.get("refusal", "")).startswith(_SHUT):
         return
     if target.kind == "sentinel":
         more = await _ask_sentinel(wire)
-        found.append(StoreLook(Seen(target.name, {**readings, **more})))
+        found.append(StoreReport(Seen(target.name, {**readings, **more})))
         return
     info, role, config, time = await wire.ask_all(
         [("INFO",), ("ROLE",), ("CONFIG", "GET", *SETTINGS), ("TIME",)]
@@ -142,15 +142,15 @@ async def _look(
     if not isinstance(time, list) or len(time) != 2:
         raise ValueError("the time is not reported")
     now_us = int(str(time[0])) * 1_000_000 + int(str(time[1]))
-    look = StoreLook(Seen(target.name, readings), now_us)
-    found.append(look)
+    report = StoreReport(Seen(target.name, readings), now_us)
+    found.append(report)
     if readings.get("role") == "primary":
-        found.append(await _count(wire, look, asking))
+        found.append(await _count(wire, report, sample))
 
 
 async def _ask_sentinel(wire: Wire) -> dict[str, Value]:
-    told = await wire.ask("SENTINEL", "MASTERS")
-    rows = told if isinstance(told, list) else []
+    reply = await wire.ask("SENTINEL", "MASTERS")
+    rows = reply if isinstance(reply, list) else []
     readings: dict[str, Value] = {"primaries_watched": len(rows)}
     if rows and isinstance(rows[0], list):
         row = _pairs(rows[0])
@@ -167,31 +167,31 @@ async def _ask_sentinel(wire: Wire) -> dict[str, Value]:
     return readings
 
 
-async def _count(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
-    keys = await _sample_keys(wire, asking)
-    window = f"{asking.prefix}:window:"
-    since = look.now_us - round(asking.window_s * 1_000_000)
-    asked: list[tuple[str | int, ...]] = [
-        ("HSCAN", f"{asking.prefix}:limits", 0, "COUNT", LIMITS_MAX),
-        ("HSCAN", f"{asking.prefix}:limits-declared", 0, "COUNT", LIMITS_MAX),
-        ("HSCAN", f"{asking.prefix}:nodes", 0, "COUNT", LIMITS_MAX),
+async def _count(wire: Wire, report: StoreReport, sample: Sample) -> StoreReport:
+    keys = await _sample_keys(wire, sample)
+    window = f"{sample.prefix}:window:"
+    since = report.now_us - round(sample.window_s * 1_000_000)
+    commands: list[tuple[str | int, ...]] = [
+        ("HSCAN", f"{sample.prefix}:limits", 0, "COUNT", LIMITS_MAX),
+        ("HSCAN", f"{sample.prefix}:limits-declared", 0, "COUNT", LIMITS_MAX),
+        ("HSCAN", f"{sample.prefix}:nodes", 0, "COUNT", LIMITS_MAX),
     ]
     for key in keys:
-        asked += [("ZCOUNT", window + key, f"({since}", "+inf"), ("PTTL", window + key)]
-    limits, declared, nodes, *rest = await wire.ask_all(asked)
+        commands += [("ZCOUNT", window + key, f"({since}", "+inf"), ("PTTL", window + key)]
+    limits, declared, nodes, *rest = await wire.ask_all(commands)
     counts = {key: n for key, n in zip(keys, rest[::2], strict=True) if isinstance(n, int)}
     # PTTL is -1 for a key that never expires, and -2 for a key that is gone by now.
     endless = tuple(key for key, ttl in zip(keys, rest[1::2], strict=True) if ttl == -1)
-    look = replace(
-        look,
+    report = replace(
+        report,
         counts=counts,
         endless=endless,
-        limits=_scanned(limits),
-        declared=_scanned(declared),
-        registered=frozenset(_scanned(nodes)),
+        limits=_read_scan(limits),
+        declared=_read_scan(declared),
+        registered=frozenset(_read_scan(nodes)),
         counted=True,
     )
-    odd = [key for key, n in counts.items() if abs(n - asking.counted.get(key, 0)) > DRIFT_MAX]
+    odd = [key for key, n in counts.items() if abs(n - sample.counted.get(key, 0)) > DRIFT_MAX]
     options = ("BYSCORE", "LIMIT", 0, MEMBERS_MAX, "WITHSCORES")
     answers = await wire.ask_all(
         [("ZRANGE", window + key, f"({since}", "+inf", *options) for key in odd[:SUSPECTS_MAX]]
@@ -200,22 +200,22 @@ async def _count(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
     for key, answer in zip(odd, answers, strict=False):
         scores = _flat_pairs(answer)
         members[key] = tuple((member, int(float(score))) for member, score in scores)
-    return replace(look, members=members)
+    return replace(report, members=members)
 
 
-async def _sample_keys(wire: Wire, asking: Asking) -> list[str]:
+async def _sample_keys(wire: Wire, sample: Sample) -> list[str]:
     """Some of the existing windows, the keys of the nodes first; never all of a big store."""
-    prefix = f"{asking.prefix}:window:"
+    prefix = f"{sample.prefix}:window:"
     # The busiest keys are read by name; the scan finds keys that no client uses any more.
-    keys = dict.fromkeys(list(asking.counted)[: SAMPLE_KEYS_MAX // 2])
+    keys = dict.fromkeys(list(sample.counted)[: SAMPLE_KEYS_MAX // 2])
     cursor = "0"
     for _ in range(SCAN_PAGES_MAX):
         pattern = "".join(f"\\{sign}" if sign in "\\*?[]^-" else sign for sign in prefix) + "*"
-        said = await wire.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_PAGE_KEYS)
-        if not isinstance(said, list) or len(said) != 2 or not isinstance(said[1], list):
+        page = await wire.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_PAGE_KEYS)
+        if not isinstance(page, list) or len(page) != 2 or not isinstance(page[1], list):
             break
-        cursor = str(said[0])
-        keys |= dict.fromkeys(str(name).removeprefix(prefix) for name in said[1])
+        cursor = str(page[0])
+        keys |= dict.fromkeys(str(name).removeprefix(prefix) for name in page[1])
         if cursor == "0" or len(keys) >= SAMPLE_KEYS_MAX:
             break
     return list(keys)[:SAMPLE_KEYS_MAX]
@@ -230,13 +230,13 @@ def _pairs(flat: Reply) -> dict[str, str]:
     return dict(_flat_pairs(flat))
 
 
-def _scanned(told: Reply) -> dict[str, str]:
+def _read_scan(page: Reply) -> dict[str, str]:
     """The pairs of an HSCAN."""
-    return _pairs(told[1]) if isinstance(told, list) and len(told) == 2 else {}
+    return _pairs(page[1]) if isinstance(page, list) and len(page) == 2 else {}
 
 
-def _number(told: Mapping[str, str], name: str) -> int | None:
-    text = told.get(name, "")
+def _number(texts: Mapping[str, str], name: str) -> int | None:
+    text = texts.get(name, "")
     return int(text) if text.isdigit() else None
 
 
@@ -244,39 +244,39 @@ def store_readings(info: Reply, role: Reply, config: Reply) -> dict[str, Value]:
     """Flat readings of one store; what it did not say is left out."""
     lines = info.splitlines() if isinstance(info, str) else []
     pairs = (line.partition(":") for line in lines if not line.startswith("#"))
-    said = {name: value.strip() for name, colon, value in pairs if colon}
+    fields = {name: value.strip() for name, colon, value in pairs if colon}
     settings = _pairs(config)
-    if not said:
+    if not fields:
         return {}
-    used, most = _number(said, "used_memory"), _number(said, "maxmemory")
+    used, most = _number(fields, "used_memory"), _number(fields, "maxmemory")
     readings: dict[str, Value] = {
-        "role": ROLES.get(said.get("role", ""), "unknown"),
-        "connected_replicas": _number(said, "connected_slaves"),
-        "connected_clients": _number(said, "connected_clients"),
-        "blocked_clients": _number(said, "blocked_clients"),
+        "role": ROLES.get(fields.get("role", ""), "unknown"),
+        "connected_replicas": _number(fields, "connected_slaves"),
+        "connected_clients": _number(fields, "connected_clients"),
+        "blocked_clients": _number(fields, "blocked_clients"),
         "used_memory_bytes": used,
         "maxmemory_bytes": most,
         "memory_share": round(used / most, 3) if used is not None and most else 0.0,
-        "uptime_s": _number(said, "uptime_in_seconds"),
+        "uptime_s": _number(fields, "uptime_in_seconds"),
         "writes_paused": any(
-            word in said.get("paused_actions", "none") for word in ("write", "all")
+            word in fields.get("paused_actions", "none") for word in ("write", "all")
         ),
-        "disk_ok": said.get("aof_last_write_status", "ok") == "ok",
+        "disk_ok": fields.get("aof_last_write_status", "ok") == "ok",
     }
     if readings["role"] == "replica":
-        readings["replica_link"] = said.get("master_link_status", "unknown")
-        readings["primary"] = f"{said.get('master_host', '')}:{said.get('master_port', '')}"
+        readings["replica_link"] = fields.get("master_link_status", "unknown")
+        readings["primary"] = f"{fields.get('master_host', '')}:{fields.get('master_port', '')}"
     if isinstance(role, list) and role and role[0] not in ("master", "slave"):
         readings["role"] = "unknown"
     for name, value in settings.items():
         readings[f"setting_{name.replace('-', '_')}"] = value[:TEXT_CHARS_MAX]
-    kind, why = _explain_refusal(said, settings, readings)
+    kind, why = _explain_refusal(fields, settings, readings)
     readings |= {"refuses_writes": bool(kind), "refuses_kind": kind, "refuses_because": why}
     return {name: value for name, value in readings.items() if value is not None}
 
 
 def _explain_refusal(
-    said: Mapping[str, str], settings: Mapping[str, str], readings: Mapping[str, Value]
+    info: Mapping[str, str], settings: Mapping[str, str], readings: Mapping[str, Value]
 ) -> tuple[str, str]:
     """Why it takes no writes, in a word and in a sentence; empty when it does.
 
@@ -284,21 +284,21 @@ def _explain_refusal(
     """
     if readings["role"] != "primary":
         return "", ""
-    used = (_number(said, "used_memory") or 0) - (_number(said, "mem_not_counted_for_evict") or 0)
-    most = _number(said, "maxmemory") or 0
-    policy = settings.get("maxmemory-policy", said.get("maxmemory_policy", ""))
+    used = (_number(info, "used_memory") or 0) - (_number(info, "mem_not_counted_for_evict") or 0)
+    most = _number(info, "maxmemory") or 0
+    policy = settings.get("maxmemory-policy", info.get("maxmemory_policy", ""))
     if most and used > most and policy == "noeviction":
         return "memory", f"out of memory: {format_bytes(used)} of {format_bytes(most)} used"
     if readings["writes_paused"]:
         return "paused", "writes are paused"
     wanted = _number(settings, "min-replicas-to-write") or 0
-    good = _number(said, "min_slaves_good_slaves")
+    good = _number(info, "min_slaves_good_slaves")
     if wanted and good is not None and good < wanted:
         return "replicas", f"needs {wanted} connected replicas to write and has {good}"
     if not readings["disk_ok"]:
         return "disk", "cannot write to its disk"
     stops = settings.get("stop-writes-on-bgsave-error", "no") == "yes"
-    if stops and said.get("rdb_last_bgsave_status", "ok") != "ok":
+    if stops and info.get("rdb_last_bgsave_status", "ok") != "ok":
         return "disk", "could not save its data"
     return "", ""
 
@@ -322,17 +322,17 @@ async def command(
         raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
     except (asyncio.IncompleteReadError, ProtocolError, ValueError) as error:
         raise TalkError(f"{target.name} returned an invalid answer: {error}.") from error
-    for asked, answer in zip(commands, answers, strict=True):
+    for request, answer in zip(commands, answers, strict=True):
         if isinstance(answer, ErrorReply):
-            raise TalkError(f"{target.name} refused {asked[0]}: {answer.text[:DETAIL_CHARS_MAX]}")
+            raise TalkError(f"{target.name} refused {request[0]}: {answer.text[:DETAIL_CHARS_MAX]}")
     return answers
 
 
 async def role_of(target: Target, *, secret: Secret) -> str:
     """`primary`, `replica`, or "" when it does not say."""
     try:
-        (said,) = await command(target, [("ROLE",)], secret=secret)
+        (reply,) = await command(target, [("ROLE",)], secret=secret)
     except TalkError:
         return ""
-    word = said[0] if isinstance(said, list) and said else ""
+    word = reply[0] if isinstance(reply, list) and reply else ""
     return ROLES.get(str(word), "")

@@ -13,8 +13,8 @@ from operator_protocols.kit.machine import log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
-from operator_sre.subjects.ratelimiter.nodes import NodeLook, look_at_node
-from operator_sre.subjects.ratelimiter.stores import Asking, StoreLook, look_at_store
+from operator_sre.subjects.ratelimiter.nodes import NodeReport, observe_node
+from operator_sre.subjects.ratelimiter.stores import Sample, StoreReport, observe_store
 from operator_sre.subjects.ratelimiter.totals import (
     alone_of,
     common_of,
@@ -47,65 +47,72 @@ class RateLimiter(BaseSubject):
         """Observe once. ObservationError when there is nothing to observe."""
         targets = tuple(self.present_targets())
         nodes, sentinels = await asyncio.gather(
-            self._look_at_nodes([one for one in targets if one.kind == "node"]),
-            self._look_at_stores(
-                [one for one in targets if one.kind == "sentinel"], Asking(PREFIX, 0.0)
+            self._observe_nodes([target for target in targets if target.kind == "node"]),
+            self._observe_stores(
+                [target for target in targets if target.kind == "sentinel"], Sample(PREFIX, 0.0)
             ),
         )
         common, counted = common_of(nodes), counted_by(nodes)
-        # The stores last: if a node had lost one, it is seen lost here too, in the same look; and
+        # The stores last: if a node had lost one, it is lost here too, in the same check; and
         # what nodes say they counted has to be there by now.
         window_s = common.get("window_s")
         numeric = isinstance(window_s, int | float) and not isinstance(window_s, bool)
-        asking = Asking(
+        sample = Sample(
             str(common.get("key_prefix", PREFIX)),
             float(window_s) if numeric and window_s else WINDOW_S,
             counted or {},
         )
-        places = [one for one in targets if one.kind in STORES]
-        stores = await self._look_at_stores(places, asking)
-        where = {one.name: f"{one.host}:{one.port}" for one in places}
+        places = [target for target in targets if target.kind in STORES]
+        stores = await self._observe_stores(places, sample)
+        where = {place.name: f"{place.host}:{place.port}" for place in places}
         primary = primary_among(stores, where, nodes, sentinels)
-        seen = {one.seen.target: one.seen for one in sentinels}
+        seen = {sentinel.seen.target: sentinel.seen for sentinel in sentinels}
         seen |= _see_stores(stores, nodes, primary, common, counted)
         if primary in seen and seen[primary].readings.get("limits_odd"):
             # Where limits can be set without a credential, as a script in a sandbox does.
-            answering = {one.seen.target for one in nodes if one.answers}
-            reachable = [one for one in targets if one.name in answering and one.access is None]
-            addresses = " ".join(authority(addresses_of(one)[0]) for one in reachable)
+            answering = {node.seen.target for node in nodes if node.answers}
+            reachable = [
+                target for target in targets if target.name in answering and target.access is None
+            ]
+            addresses = " ".join(authority(addresses_of(target)[0]) for target in reachable)
             seen[primary] = _with(seen[primary], {"limit_nodes": addresses} if addresses else {})
-        look = next((one for one in stores if one.seen.target == primary), None)
-        seen |= _see_nodes(nodes, look, common)
-        seen |= {one.name: see_stranger(one) for one in targets if one.kind not in KINDS}
+        report = next((store for store in stores if store.seen.target == primary), None)
+        seen |= _see_nodes(nodes, report, common)
+        seen |= {
+            target.name: see_stranger(target) for target in targets if target.kind not in KINDS
+        }
         long_bytes = most_of(self.settings.options, "log_bytes_max", LOG_BYTES_MAX)
-        for one in targets:
-            size = None if one.kind == "sentinel" else log_bytes(one)
+        for target in targets:
+            size = None if target.kind == "sentinel" else log_bytes(target)
             if size is not None:
                 grown: dict[str, Value] = {"log_bytes": size, "log_grown": size > long_bytes}
-                seen[one.name] = _with(seen[one.name], grown)
-        return self.observation(seen[one.name] for one in targets)
+                seen[target.name] = _with(seen[target.name], grown)
+        return self.observation(seen[target.name] for target in targets)
 
-    async def _look_at_nodes(self, targets: Sequence[Target]) -> list[NodeLook]:
+    async def _observe_nodes(self, targets: Sequence[Target]) -> list[NodeReport]:
         timeout_s, secret = self.settings.timeout_s, self.settings.secret
         return await asyncio.gather(
-            *(look_at_node(one, timeout_s=timeout_s, secret=secret) for one in targets)
+            *(observe_node(target, timeout_s=timeout_s, secret=secret) for target in targets)
         )
 
-    async def _look_at_stores(self, targets: Sequence[Target], asking: Asking) -> list[StoreLook]:
+    async def _observe_stores(self, targets: Sequence[Target], sample: Sample) -> list[StoreReport]:
         timeout_s, secret = self.settings.timeout_s, self.settings.secret
         return await asyncio.gather(
-            *(look_at_store(one, asking, timeout_s=timeout_s, secret=secret) for one in targets)
+            *(
+                observe_store(target, sample, timeout_s=timeout_s, secret=secret)
+                for target in targets
+            )
         )
 
 
 def _see_nodes(
-    nodes: Sequence[NodeLook], look: StoreLook | None, common: Mapping[str, Value]
+    nodes: Sequence[NodeReport], report: StoreReport | None, common: Mapping[str, Value]
 ) -> dict[str, Seen]:
     voters = sum(node.answers for node in nodes)
-    ghosts, culprits = ghosts_of(nodes, look, common)
+    ghosts, culprits = ghosts_of(nodes, report, common)
     found: dict[str, Seen] = {}
     for node in nodes:
-        more = differences(node, common, voters) | alone_of(node, nodes, look)
+        more = differences(node, common, voters) | alone_of(node, nodes, report)
         if node.answers and ghosts:
             more |= ghosts if node.seen.target in culprits else {"ghost_allowed": 0}
         found[node.seen.target] = _with(node.seen, more)
@@ -113,36 +120,38 @@ def _see_nodes(
 
 
 def _see_stores(
-    stores: Sequence[StoreLook],
-    nodes: Sequence[NodeLook],
+    stores: Sequence[StoreReport],
+    nodes: Sequence[NodeReport],
     primary: str,
     common: Mapping[str, Value],
     counted: Mapping[str, int] | None,
 ) -> dict[str, Seen]:
-    primaries = [one for one in stores if one.reading("role") == "primary"]
-    unseen = sum(one.reading("role") is None for one in stores)
+    primaries = [store for store in stores if store.reading("role") == "primary"]
+    unseen = sum(store.reading("role") is None for store in stores)
     found: dict[str, Seen] = {}
-    for look in stores:
+    for report in stores:
         more: dict[str, Value] = {}
-        if look.reading("role") is not None:
+        if report.reading("role") is not None:
             more = {
                 "primaries": len(primaries),
                 "stores_unseen": unseen,
                 "replicas_expected": len(stores) - 1 - unseen,
-                "in_use": look.seen.target == primary,
+                "in_use": report.seen.target == primary,
             }
-            more |= settings_of(look, [one for one in stores if one is not look])
-        if look.seen.target == primary:
-            if look.counted:
-                first = "".join(look.endless[:1])
-                more |= {"endless_keys": len(look.endless), "endless_key": first}
-                more["has_endless"] = bool(look.endless)
-            more |= drift_of(look, nodes, counted) | over_limit_of(look, common) | limits_of(look)
+            more |= settings_of(report, [store for store in stores if store is not report])
+        if report.seen.target == primary:
+            if report.counted:
+                first = "".join(report.endless[:1])
+                more |= {"endless_keys": len(report.endless), "endless_key": first}
+                more["has_endless"] = bool(report.endless)
+            more |= (
+                drift_of(report, nodes, counted) | over_limit_of(report, common) | limits_of(report)
+            )
             more |= hot_key_of(nodes)
-            ghosts, culprits = ghosts_of(nodes, look, common)
+            ghosts, culprits = ghosts_of(nodes, report, common)
             if ghosts:
                 more |= {"ghost_allowed": 0} if culprits else ghosts
-        found[look.seen.target] = _with(look.seen, more)
+        found[report.seen.target] = _with(report.seen, more)
     return found
 
 

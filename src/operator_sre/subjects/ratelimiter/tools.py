@@ -38,12 +38,12 @@ class _LimiterTools:
 
     async def reset_counter(self, call: Call) -> Done:
         key = call.text("key")
-        said = await self._any_node("DELETE", f"/counters/{in_path(key)}")
-        return Done(f"the counter of {key!r} is empty, {said['removed']} requests were removed")
+        reply = await self._any_node("DELETE", f"/counters/{in_path(key)}")
+        return Done(f"the counter of {key!r} is empty, {reply['removed']} requests were removed")
 
     async def expire_counters(self, call: Call) -> Done:
-        said = await self._any_node("POST", "/counters/expire")
-        return Done(f"{said['expired']} windows that never expired do so now", said)
+        reply = await self._any_node("POST", "/counters/expire")
+        return Done(f"{reply['expired']} windows that never expired do so now", reply)
 
     async def update_limit(self, call: Call) -> Done:
         key, limit = call.text("key"), call.arguments["limit"]
@@ -75,8 +75,8 @@ class _LimiterTools:
 
     async def drain_node(self, call: Call) -> Done:
         node = self._target(call, "node")
-        others = [one for one in self._of_kinds("node") if one.name != node.name]
-        if not [one for one in others if (await self._health(one)).get("status") == "up"]:
+        others = [other for other in self._of_kinds("node") if other.name != node.name]
+        if not [other for other in others if (await self._health(other)).get("status") == "up"]:
             raise TalkError(
                 f"{node.name} is the last node that takes checks, so it is not drained."
             )
@@ -100,11 +100,11 @@ class _LimiterTools:
 
     async def align_node(self, call: Call) -> Done:
         node = self._target(call, "node")
-        others = [one for one in self._of_kinds("node") if one.name != node.name]
-        said = [await self._api(one, "GET", "/config") for one in others]
+        others = [other for other in self._of_kinds("node") if other.name != node.name]
+        configs = [await self._api(other, "GET", "/config") for other in others]
         wanted: dict[str, Any] = {}
         for name in COMMON:
-            values = {str(one[name]): one[name] for one in said}
+            values = {str(config[name]): config[name] for config in configs}
             if len(values) != 1:
                 raise TalkError(f"The other nodes do not agree on {name}.")
             wanted[name] = next(iter(values.values()))
@@ -113,10 +113,10 @@ class _LimiterTools:
     async def set_store_setting(self, call: Call) -> Done:
         store = self._target(call, "store", "replica")
         setting, value = call.text("setting"), call.text("value")
-        told = await self._command(store, "CONFIG", "GET", setting)
-        if not isinstance(told, list) or len(told) != 2:
+        reply = await self._command(store, "CONFIG", "GET", setting)
+        if not isinstance(reply, list) or len(reply) != 2:
             raise TalkError(f"{store.name} does not say its {setting}.")
-        before = str(told[1])
+        before = str(reply[1])
         await self._command(store, "CONFIG", "SET", setting, value)
         undo = Action(
             "set_store_setting",
@@ -152,10 +152,10 @@ class _LimiterTools:
         why = ""
         for sentinel in self._of_kinds("sentinel"):
             try:
-                (said,) = await command(
+                (reply,) = await command(
                     sentinel, [("SENTINEL", "MASTERS")], secret=self._settings.secret
                 )
-                name = str(said[0][1])  # type: ignore[index]
+                name = str(reply[0][1])  # type: ignore[index]
                 await self._command(sentinel, "SENTINEL", "FAILOVER", name)
             except (TalkError, TypeError, IndexError) as problem:
                 why = str(problem)
@@ -174,8 +174,8 @@ class _LimiterTools:
         await self._api(node, "PUT", "/config", changed)
         old: dict[str, Value] = {name: before[name] for name in changed}
         undo = Action("configure_node", {"target": node.name, **old}, target=node.name)
-        told = ", ".join(f"{name} {before[name]} -> {value}" for name, value in changed.items())
-        return Done(f"{node.name}: {told}", undo=undo)
+        changes = ", ".join(f"{name} {before[name]} -> {value}" for name, value in changed.items())
+        return Done(f"{node.name}: {changes}", undo=undo)
 
     async def _health(self, node: Target) -> dict[str, Any]:
         """What a node says of itself; nothing where it does not answer."""
@@ -201,7 +201,7 @@ class _LimiterTools:
         return (await command(store, [words], secret=self._settings.secret))[0]
 
     def _of_kinds(self, *kinds: str) -> list[Target]:
-        return [one for one in self._settings.targets() if one.kind in kinds]
+        return [target for target in self._settings.targets() if target.kind in kinds]
 
     def _target(self, call: Call, *kinds: str) -> Target:
         return find_target(self._settings.targets(), call.text("target"), *kinds)

@@ -76,9 +76,9 @@ class Live:
 
     def operator_on(self, region: int) -> Operator | None:
         """What PD has a region do."""
-        return next((one for one in self.operators if one.region == region), None)
+        return next((operator for operator in self.operators if operator.region == region), None)
 
-    def troubled(self, *, but: int) -> str:
+    def find_trouble(self, *, but: int) -> str:
         """The first other store that is not there for the regions of this one, and why; or ""."""
         for name, store in self.stores.items():
             if store.id == but:

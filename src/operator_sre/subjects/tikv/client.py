@@ -169,7 +169,7 @@ class Pd:
     ) -> Answer:
         self.requests += 1
         loop = asyncio.get_running_loop()
-        begun, at = loop.time(), self._settings.clock.now()
+        started, at = loop.time(), self._settings.clock.now()
         try:
             headers = {**request.headers, **authorize(access, self._settings.secret)}
             trust = trust_for(access) if access.tls else None
@@ -190,7 +190,7 @@ class Pd:
             return Answer(error=f"{address or 'it'}: {sentence_of(error)}", reached=False)
         except (UnaskableError, ValueError) as error:
             return Answer(error=f"it cannot be queried: {error}", unasked=True)
-        took_s = loop.time() - begun
+        took_s = loop.time() - started
         if got.cut and reading != "head":
             return Answer(error="the answer is too long", status=got.status, took_s=took_s)
         offset_s = None

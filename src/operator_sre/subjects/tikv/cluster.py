@@ -87,10 +87,10 @@ def region_readings(stores: Sequence[Store], facts: Facts, *, settled: bool) -> 
     """How many regions lack a leader, and how many copies are missing, down or out of reach."""
     found: dict[str, Value] = {"regions": facts.count, "leaders": count_led(stores)}
     # A silent store leads nothing, whatever PD heard of it last.
-    lost = sum(one.leader_count for one in stores if one.silent)
+    lost = sum(store.leader_count for store in stores if store.silent)
     if lost or (settled and facts.leaderless is not None):
         found["regions_without_leader"] = max(facts.leaderless or 0, lost)
-    peers_silent = sum(one.region_count for one in stores if one.silent)
+    peers_silent = sum(store.region_count for store in stores if store.silent)
     found["peers_silent"] = peers_silent
     for kind in CHECKS:
         count = facts.checks.get(kind)
@@ -98,7 +98,7 @@ def region_readings(stores: Sequence[Store], facts: Facts, *, settled: bool) -> 
         unheard = not settled and not count
         found[kind.replace("-", "_")] = None if unheard else count
         if facts.samples.get(kind):
-            ids = ", ".join(str(one) for one in facts.samples[kind])
+            ids = ", ".join(str(region) for region in facts.samples[kind])
             found[f"{kind.replace('-', '_')}_regions"] = ids
     missing, down = facts.checks.get("miss-peer"), facts.checks.get("down-peer")
     lacking = (missing or 0) + max(down or 0, peers_silent)
@@ -111,7 +111,9 @@ def operator_readings(facts: Facts, now: datetime, s_max: float) -> dict[str, Va
     """How many operators run, and how long the oldest has."""
     if facts.operators is None:
         return {}
-    ages = [(age, one) for one in facts.operators if (age := one.age_s(now)) is not None]
+    ages = [
+        (age, operator) for operator in facts.operators if (age := operator.age_s(now)) is not None
+    ]
     stuck = [pair for pair in ages if pair[0] > s_max]
     found: dict[str, Value] = {
         "operators": len(facts.operators),
@@ -131,14 +133,20 @@ def balance_readings(
 ) -> dict[str, Value]:
     """How evenly the leaders lie on the stores that are to have some; not on those `without`."""
     fit = [
-        one
-        for one in stores
-        if one.state == "Up" and one.leads and one.leader_weight > 0 and one.id not in without
+        store
+        for store in stores
+        if store.state == "Up"
+        and store.leads
+        and store.leader_weight > 0
+        and store.id not in without
     ]
     if not fit:
         return {}
-    scores = {one.id: one.leader_count / one.leader_weight for one in fit}
-    most, least = max(fit, key=lambda one: scores[one.id]), min(fit, key=lambda one: scores[one.id])
+    scores = {store.id: store.leader_count / store.leader_weight for store in fit}
+    most, least = (
+        max(fit, key=lambda store: scores[store.id]),
+        min(fit, key=lambda store: scores[store.id]),
+    )
     spread, mean = scores[most.id] - scores[least.id], fmean(scores.values())
     away = max(scores[most.id] - mean, mean - scores[least.id])
     uneven = spread > options.leader_spread_min and away > options.leader_ratio_max * mean

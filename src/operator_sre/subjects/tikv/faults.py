@@ -205,7 +205,9 @@ def _leader_imbalance() -> Fault:
         await pd.do("POST", f"schedulers/{BALANCE_LEADER}", {"delay": YEAR_S})
         store = await pd.target_id()
         regions = await pd.regions("regions")
-        elsewhere = [one["id"] for one in regions if one["leader"].get("store_id") != store]
+        elsewhere = [
+            region["id"] for region in regions if region["leader"].get("store_id") != store
+        ]
         moves = [
             {"name": "transfer-leader", "region_id": region, "to_store_id": store}
             for region in elsewhere

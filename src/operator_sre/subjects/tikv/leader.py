@@ -104,12 +104,15 @@ async def find_leader(
 
 
 async def _ask_who_leads(
-    pd: Pd, found: Leadership, asked: Sequence[Target], known: Sequence[Target], timeout_s: float
+    pd: Pd, found: Leadership, members: Sequence[Target], known: Sequence[Target], timeout_s: float
 ) -> None:
     answers = await asyncio.gather(
-        *(pd.at(target, "leader", itself=True, timeout_s=timeout_s * PATIENCE) for target in asked)
+        *(
+            pd.at(target, "leader", itself=True, timeout_s=timeout_s * PATIENCE)
+            for target in members
+        )
     )
-    for target, answer in zip(asked, answers, strict=True):
+    for target, answer in zip(members, answers, strict=True):
         found.reports[target.name] = PdReport(target, answer, leader_from(answer.body))
     # The leader that most of them follow: a PD that is cut off may still follow an earlier leader.
     reports = found.reports.values()
@@ -139,9 +142,9 @@ async def ask_leader(
 
     `metrics` asks the Prometheus for what the stores show, instead of the stores.
     """
-    asked = found.via or found.leader
+    member = found.via or found.leader
     questions: list[Question] = []
-    if asked is not None:
+    if member is not None:
         slots = REQUESTS - len(found.reports) - (1 if found.via is not None else 2)
         by_turns = prometheus is not None and not metrics
         schedulers = tuple(facts.schedulers or ())
@@ -159,19 +162,19 @@ async def ask_leader(
 
     await asyncio.gather(
         ask_prometheus(),
-        *([_ask_pd(pd, found, facts, asked, of_pd)] if asked is not None else ()),
+        *([_ask_pd(pd, found, facts, member, of_pd)] if member is not None else ()),
     )
 
 
 async def _ask_pd(
-    pd: Pd, found: Leadership, facts: Facts, asked: Target, questions: Sequence[Question]
+    pd: Pd, found: Leadership, facts: Facts, member: Target, questions: Sequence[Question]
 ) -> None:
     # Who follows asks the leader for us, but shows its own metrics.
     shows = found.via is None
     listed, *answers = await asyncio.gather(
-        pd.at(asked, STORES),
-        *(pd.at(asked, question.path, reading=question.reading) for question in questions),
-        *([pd.at(asked, "/metrics", reading="text")] if shows else ()),
+        pd.at(member, STORES),
+        *(pd.at(member, question.path, reading=question.reading) for question in questions),
+        *([pd.at(member, "/metrics", reading="text")] if shows else ()),
     )
     shown = answers.pop() if shows else Answer(error="it was not asked")
     found.stores = stores_from(listed.body) if listed.ok else None
@@ -182,12 +185,12 @@ async def _ask_pd(
         facts.learn(question, answer)
     if COUNT in questions and found.stores is not None:
         facts.compare(count_led(found.stores))
-    if asked.name not in found.reports:
+    if member.name not in found.reports:
         # The leader is there when it answered one of them.
-        answer = next((one for one in (listed, shown) if one.reached), listed)
+        answer = next((reply for reply in (listed, shown) if reply.reached), listed)
         if answer.reached and not answer.strange:
             answer = Answer(status=answer.status, offset_s=answer.offset_s, took_s=answer.took_s)
-        found.reports[asked.name] = PdReport(asked, answer, Member(asked.name, 0))
+        found.reports[member.name] = PdReport(member, answer, Member(member.name, 0))
 
 
 async def scrape(

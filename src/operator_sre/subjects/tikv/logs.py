@@ -33,7 +33,7 @@ _HEAD = re.compile(
 _PART = r'(?:"(?:[^"\\]|\\.)*"|[^\[\]"=\s]+)'
 _FIELD = re.compile(rf" \[({_PART})(?:=({_PART}|))?\]")
 _ERRORS = ("ERROR", "FATAL", "CRITICAL", "PANIC")
-# What TiKV and PD say about what people look for in a log.
+# The messages of TiKV and PD on the topics that people search a log for.
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "log_elections": (
         "became leader",

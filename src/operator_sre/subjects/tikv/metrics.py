@@ -110,10 +110,12 @@ class Pace:
         if before is None or at_s <= before[0]:
             return readings
         span_s, last = at_s - before[0], before[1]
-        asked = since(now.grpc, last.grpc)
-        readings["qps"] = round(max(asked.values(), default=0.0) / span_s, 1) if now.grpc else None
+        requests = since(now.grpc, last.grpc)
+        readings["qps"] = (
+            round(max(requests.values(), default=0.0) / span_s, 1) if now.grpc else None
+        )
         for name, buckets, factor in (
-            ("p99_ms", asked, 1000),
+            ("p99_ms", requests, 1000),
             ("apply_wait_p99_ms", since(now.apply_wait, last.apply_wait), 1000),
             ("append_log_p99_ms", since(now.append_log, last.append_log), 1000),
             ("raft_log_lag_p99", since(now.log_lag, last.log_lag), 1),
@@ -124,7 +126,7 @@ class Pace:
             readings["cpu_cores"] = round((now.cpu_s - last.cpu_s) / span_s, 2)
         return readings
 
-    def unreached(self, name: str, now: StoreMetrics) -> frozenset[int] | None:
+    def find_unreached(self, name: str, now: StoreMetrics) -> frozenset[int] | None:
         """The ids of the stores to which it could not send something since the last check.
 
         To be asked before `readings`, which forgets what was before.
@@ -161,7 +163,7 @@ class StoreHistory:
         missed = {
             stores[name].id: ids & there
             for name, shows in metrics.items()
-            if (ids := self._pace.unreached(name, shows)) is not None
+            if (ids := self._pace.find_unreached(name, shows)) is not None
         }
         names = {store.id: name for name, store in stores.items()}
         cut = find_cut_off({id_: ids for id_, ids in missed.items() if ids})
@@ -193,7 +195,7 @@ def find_cut_off(missed: Mapping[int, frozenset[int]]) -> dict[int, frozenset[in
     Where one store is cut off, all others complain about it: it is the store in most of the
     reports, and the others are healthy. Of two that only complain about each other, both are.
     """
-    pairs = {frozenset((one, other)) for one, others in missed.items() for other in others}
+    pairs = {frozenset((sender, other)) for sender, others in missed.items() for other in others}
     pairs = {pair for pair in pairs if len(pair) == 2}
     found: dict[int, frozenset[int]] = {}
     while pairs:
@@ -210,7 +212,7 @@ Scraped = Mapping[str, Mapping[str, float]]
 SERIES_MAX = 100_000
 SPAN = "1m"
 _MARK = "operator_reading"
-_WITHOUT = "|".join(sorted(one.decode() for one in NOT_ASKED_OF_USERS))
+_WITHOUT = "|".join(sorted(kind.decode() for kind in NOT_ASKED_OF_USERS))
 _OF_USERS = f'{{type!~"{_WITHOUT}"}}'
 
 
@@ -232,9 +234,9 @@ QUERIES = {
 
 def scrape_path(*, metrics: bool) -> str:
     """Where to ask for all of it at once; without `metrics` only for what is scraped at all."""
-    asked = {"up": "max by (instance) (up)", **(QUERIES if metrics else {})}
+    queries = {"up": "max by (instance) (up)", **(QUERIES if metrics else {})}
     marked = (
-        f'label_replace({query}, "{_MARK}", "{name}", "", "")' for name, query in asked.items()
+        f'label_replace({query}, "{_MARK}", "{name}", "", "")' for name, query in queries.items()
     )
     return f"/api/v1/query?query={quote(' or '.join(marked))}"
 
@@ -265,13 +267,13 @@ def readings_at(scraped: Scraped | None, address: str) -> dict[str, Value]:
     """What is known of the store with this status address."""
     if scraped is None or not address:
         return {}
-    told = scraped.get(address)
-    if told is None or "up" not in told:
+    values = scraped.get(address)
+    if values is None or "up" not in values:
         return {
             "prometheus_up": False,
             "prometheus_problem": f"Prometheus does not scrape {address}",
         }
-    up = told["up"] > 0
+    up = values["up"] > 0
     problem = "" if up else f"Prometheus scrapes {address} and gets no answer"
-    numbers = {name: round(value, 1) for name, value in told.items() if name != "up"}
+    numbers = {name: round(value, 1) for name, value in values.items() if name != "up"}
     return {"prometheus_up": up, "prometheus_problem": problem, **numbers}

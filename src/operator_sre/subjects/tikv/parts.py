@@ -47,16 +47,16 @@ def names_of(stores: Sequence[Store], targets: Sequence[Target]) -> dict[int, st
     Addresses count more than names: inside of a network of containers a host is the name of the
     target. Where several stores had the same address, the store that has not left counts.
     """
-    listed = [one for one in targets if one.kind == STORE]
-    by_place = {place: one.name for one in listed for place in addresses_of(one)}
-    by_host = {one.name.lower(): one.name for one in listed}
+    listed = [target for target in targets if target.kind == STORE]
+    by_place = {place: target.name for target in listed for place in addresses_of(target)}
+    by_host = {target.name.lower(): target.name for target in listed}
     found: dict[int, str] = {}
     taken: set[str] = set()
-    for store in sorted(stores, key=lambda one: (one.state == "Tombstone", -one.id)):
+    for store in sorted(stores, key=lambda store: (store.state == "Tombstone", -store.id)):
         places = [address_of(store.address), address_of(store.status_address)]
-        names = [by_place.get(one) for one in places]
-        names += [by_host.get(host_of(one)) for one in places]
-        name = next((one for one in names if one is not None and one not in taken), None)
+        names = [by_place.get(place) for place in places]
+        names += [by_host.get(host_of(place)) for place in places]
+        name = next((name for name in names if name is not None and name not in taken), None)
         if name is not None:
             found[store.id] = name
             taken.add(name)
@@ -66,7 +66,7 @@ def names_of(stores: Sequence[Store], targets: Sequence[Target]) -> dict[int, st
 def metrics_addresses(target: Target, store: Store) -> list[str]:
     """Where its metrics are: where the user says so, else where PD does."""
     status = address_of(store.status_address)
-    own = [one for one in target.endpoints if one != address_of(store.address)]
+    own = [address for address in target.endpoints if address != address_of(store.address)]
     return [*own, *([status] if status and status not in own else [])]
 
 
@@ -155,8 +155,8 @@ def pd_readings(
 def pds_readings(seen: Sequence[Seen], leadership: Leadership, leader: str) -> dict[str, Value]:
     """What all PDs are together: how many answer, whether they are enough, who leads."""
     pds = [part for part in seen if part.readings.get("kind") == PD]
-    asked = [part for part in pds if "reachable" in part.readings]
-    up = [part for part in asked if part.readings["reachable"]]
+    observed = [part for part in pds if "reachable" in part.readings]
+    up = [part for part in observed if part.readings["reachable"]]
     readings: dict[str, Value] = {
         "pds": len(pds),
         "pds_up": len(up),
@@ -164,7 +164,7 @@ def pds_readings(seen: Sequence[Seen], leadership: Leadership, leader: str) -> d
     }
     if up:
         readings["has_leader"] = leadership.leads or any(part.readings["has_leader"] for part in up)
-    if asked and len(asked) == len(pds):
+    if observed and len(observed) == len(pds):
         readings["quorum"] = len(up) * 2 > len(pds)
     return readings
 

@@ -142,7 +142,7 @@ class TikvCluster:
         self._trusted = leader if found.via is None else ""
         if found.stores is not None:
             # Whom a leader of PD has not heard of in `settle_s` it will not hear of soon.
-            unheard = [(self._leader, one.id) for one in found.stores if one.state == UNHEARD]
+            unheard = [(self._leader, store.id) for store in found.stores if store.state == UNHEARD]
             self._unheard_since = {key: self._unheard_since.get(key, now) for key in unheard}
             over = {
                 id_

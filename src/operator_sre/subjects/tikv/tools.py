@@ -96,7 +96,7 @@ async def remove_scheduler(call: PdCall) -> Done:
     name = call.text("name")
     if name in DEFAULTS:
         raise RefusedCall(f"{name} must not be removed; use pause_scheduler.")
-    if not any(name == one or name.startswith(f"{one}-") for one in STRAY):
+    if not any(name == prefix or name.startswith(f"{prefix}-") for prefix in STRAY):
         raise RefusedCall(f"{name[:60]!r} is not a temporary scheduler.", FailureCategory.SYNTAX)
     if not _has_scheduler(live, name):
         return Done(f"PD has no {name}.", {"changed": False, "name": name})

@@ -146,8 +146,8 @@ async def drain_store(call: PdCall) -> Done:
         if not left
         else f"still leads {left} regions, and the drain continues"
     )
-    told = f"{name} {gone}; it led {store.leader_count}. It gets no leader until undrain_store."
-    return Done(told, {**data, "leaders": left}, undo)
+    sentence = f"{name} {gone}; it led {store.leader_count}. It gets no leader until undrain_store."
+    return Done(sentence, {**data, "leaders": left}, undo)
 
 
 async def undrain_store(call: PdCall) -> Done:
@@ -160,9 +160,9 @@ async def undrain_store(call: PdCall) -> Done:
     await call.ask(f"schedulers/{EVICT_LEADER}-{store.id}", method="DELETE")
     while await call.wait():
         if store.id not in (await call.read_live()).evicting:
-            told = f"{name} may lead again; PD gradually moves leaders to it."
+            sentence = f"{name} may lead again; PD gradually moves leaders to it."
             back = Action("drain_store", {"target": name}, target=name)
-            return Done(told, {"changed": True}, back)
+            return Done(sentence, {"changed": True}, back)
     raise RefusedCall(f"PD still evicts leaders from {name}.", _TIMEOUT)
 
 
@@ -203,9 +203,9 @@ async def compact_store(call: PdCall) -> Done:
     now = require_store(await call.read_live(), name)
     if now.state != UP:
         raise RefusedCall(f"{name} was compacted, and PD reports it as {now.state}.")
-    told = f"{name} rewrote its column family {cf}."
+    sentence = f"{name} rewrote its column family {cf}."
     freed = now.available_bytes - store.available_bytes
-    return Done(told, {"changed": True, "cf": cf, "freed_bytes": freed})
+    return Done(sentence, {"changed": True, "cf": cf, "freed_bytes": freed})
 
 
 async def restart_store(call: PdCall) -> Done:
@@ -248,7 +248,7 @@ async def restart_store(call: PdCall) -> Done:
 
 def _require_others(live: Live, store: Store, done: str) -> None:
     """Refuse while another store is away or drained: copies of a region lie on both."""
-    if trouble := live.troubled(but=store.id):
+    if trouble := live.find_trouble(but=store.id):
         raise RefusedCall(
             f"{trouble}, and one store at a time {done}: regions with replicas on both would"
             " lose their majority.",
@@ -311,9 +311,9 @@ async def restart_pd(call: PdCall) -> Done:
     """An answering PD only while the others are a majority without it; a leader hands over."""
     target = find_target(call.settings.targets(), call.text("target"), PD)
     members = [member for member in call.settings.targets() if member.kind == PD]
-    asked = (call.pd.at(member, "leader", itself=True) for member in members)
+    requests = (call.pd.at(member, "leader", itself=True) for member in members)
     answers = dict(
-        zip((member.name for member in members), await asyncio.gather(*asked), strict=True)
+        zip((member.name for member in members), await asyncio.gather(*requests), strict=True)
     )
     reached = answers[target.name].reached
     others = sum(answer.ok and name != target.name for name, answer in answers.items())
@@ -325,8 +325,8 @@ async def restart_pd(call: PdCall) -> Done:
     leads = reached and await _leads(call, target)
     if leads:
         await call.ask("leader/resign", method="POST", body={})
-        begun = call.left_s
-        while await call.wait() and begun - call.left_s < HAND_OVER_S:
+        started = call.left_s
+        while await call.wait() and started - call.left_s < HAND_OVER_S:
             answer = await call.pd.ask("leader")
             if leader_from(answer.body) is not None and not await _leads(call, target):
                 break
@@ -339,8 +339,8 @@ async def restart_pd(call: PdCall) -> Done:
         leader = leader_from(answer.body) if answer.ok else None
         if leader is not None:
             first = "transferred its leadership and was restarted" if leads else "was restarted"
-            told = f"{target.name} {first}; {leader.name} leads."
-            return Done(told, {"changed": True, "handed_over": leads, "leader": leader.name})
+            sentence = f"{target.name} {first}; {leader.name} leads."
+            return Done(sentence, {"changed": True, "handed_over": leads, "leader": leader.name})
     why = f"{target.name} was restarted, but follows no leader after {call.job.timeout_s:g} s."
     raise RefusedCall(why, _TIMEOUT)
 

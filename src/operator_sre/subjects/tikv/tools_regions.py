@@ -37,14 +37,14 @@ async def transfer_leader(call: PdCall) -> Done:
         store = require_store(live, named)
     else:
         sound = {peer.store for peer in region.peers if peer.sound and peer.store != region.leader}
-        heirs = [one for one in live.heirs() if one.id in sound]
+        heirs = [heir for heir in live.heirs() if heir.id in sound]
         if not heirs:
             raise RefusedCall(f"No other store could lead region {region.id}.", _RESOURCE)
         store = min(heirs, key=lambda heir: heir.leader_count)
     name = live.name_of(store.id)
     if region.leader == store.id:
-        told = f"Region {region.id} is led by {name} already."
-        return Done(told, {"changed": False, "leader": store.id})
+        sentence = f"Region {region.id} is led by {name} already."
+        return Done(sentence, {"changed": False, "leader": store.id})
     _require_idle(live, region.id)
     _require_up(live, store)
     if store.id in live.evicting:
@@ -145,8 +145,8 @@ async def split_region(call: PdCall) -> Done:
         other = beside.get("id") if isinstance(beside, dict) else None
         data = {"changed": True, "region": region.id, "other": None}
         if not isinstance(other, int) or other == now.id:
-            told = f"Region {region.id} is split; the rest of its keys is in another region."
-            return Done(told, data)
+            sentence = f"Region {region.id} is split; the rest of its keys is in another region."
+            return Done(sentence, data)
         return Done(
             f"Region {region.id} is split; the rest of its keys is in region {other}.",
             {**data, "other": other},
@@ -184,20 +184,20 @@ async def merge_region(call: PdCall) -> Done:
         if await call.region(gone.id) is None:
             now = await call.region(stays.id)
             if now is not None and now.version > stays.version:
-                told = f"Region {gone.id} is merged into region {stays.id}."
-                return Done(told, {"changed": True, "region": stays.id})
+                sentence = f"Region {gone.id} is merged into region {stays.id}."
+                return Done(sentence, {"changed": True, "region": stays.id})
     raise await _report_unfinished(call, gone.id, f"region {gone.id} is not merged yet")
 
 
 async def cancel_operator(call: PdCall) -> Done:
     """Only what has been under way for longer than an operator should."""
     live, now = await call.read_live(), call.settings.clock.now()
-    oldest = max(live.operators, key=lambda one: one.age_s(now) or 0.0, default=None)
+    oldest = max(live.operators, key=lambda operator: operator.age_s(now) or 0.0, default=None)
     named = call.integer("region")
     running = live.operator_on(named) if named else oldest
     if running is None:
-        told = f"PD has no operator for region {named}." if named else "PD has no operators."
-        return Done(told, {"changed": False, "region": named})
+        why = f"PD has no operator for region {named}." if named else "PD has no operators."
+        return Done(why, {"changed": False, "region": named})
     id_, age_s = running.region, running.age_s(now)
     if age_s is not None and age_s < call.options.operator_s_max:
         raise RefusedCall(
@@ -218,7 +218,7 @@ def require_store(live: Live, named: str) -> Store:
     """A store that PD knows, by name or id; RefusedCall for none."""
     store = live.find(named)
     if store is None:
-        known = ", ".join(f"{name} ({one.id})" for name, one in live.stores.items())
+        known = ", ".join(f"{name} ({known.id})" for name, known in live.stores.items())
         raise RefusedCall(f"PD knows no store {named[:60]!r}; there are: {known}.", _NOT_FOUND)
     return store
 

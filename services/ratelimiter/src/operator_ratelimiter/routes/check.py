@@ -32,19 +32,19 @@ async def check(body: CheckBody, node: CurrentNode) -> JSONResponse:
     """Decide one request: 200 when allowed, 429 when not, by the loss mode without a store."""
     if node.registry.draining is not None:
         node.metrics.count_turned_away()
-        return turned_away(node.settings.name)
+        return refuse_drained(node.settings.name)
     started_s = time.perf_counter()
     result: CheckResult
     try:
         decision = await node.window.check(body.key)
     except StoreError:
         on_store_loss = node.settings.on_store_loss
-        result, answer = "error", undecided(on_store_loss)
+        result, answer = "error", answer_without_store(on_store_loss)
         allowed = on_store_loss is OnStoreLoss.FAIL_OPEN
         node.tally.add(body.key, allowed=allowed, limit=None)
         node.metrics.count_undecided(allowed=allowed)
     else:
-        result, answer = "allowed" if decision.allowed else "denied", decided(decision)
+        result, answer = "allowed" if decision.allowed else "denied", answer_decision(decision)
         node.tally.add(body.key, allowed=decision.allowed, limit=decision.limit)
     duration_s = time.perf_counter() - started_s
     node.metrics.count_check(result, duration_s)
@@ -52,7 +52,7 @@ async def check(body: CheckBody, node: CurrentNode) -> JSONResponse:
     return answer
 
 
-def decided(decision: Decision) -> JSONResponse:
+def answer_decision(decision: Decision) -> JSONResponse:
     """The answer to a request that the store decided."""
     reset_s = max(1, math.ceil(decision.reset_s))
     headers = {
@@ -73,7 +73,7 @@ def decided(decision: Decision) -> JSONResponse:
     return JSONResponse(body, 200 if decision.allowed else 429, headers)
 
 
-def undecided(on_store_loss: OnStoreLoss) -> JSONResponse:
+def answer_without_store(on_store_loss: OnStoreLoss) -> JSONResponse:
     """The answer while the store does not decide; unknown numbers are null."""
     allowed = on_store_loss is OnStoreLoss.FAIL_OPEN
     headers = {"X-RateLimit-Degraded": "1"}
@@ -83,7 +83,7 @@ def undecided(on_store_loss: OnStoreLoss) -> JSONResponse:
     return JSONResponse(body, 200 if allowed else 503, headers)
 
 
-def turned_away(name: str) -> JSONResponse:
+def refuse_drained(name: str) -> JSONResponse:
     """The answer of a node that is drained: another one will serve."""
     detail = f"node {name!r} is drained; ask another one"
     return JSONResponse({"detail": detail}, 503, {"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""For watchers: is this node well, and what has it done?"""
+"""For monitors: the health of this node, and its work so far."""
 
 import time
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import Field
 
 from operator_ratelimiter import __version__
 from operator_ratelimiter.node import CurrentNode
@@ -47,12 +48,12 @@ class NodeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTally:
-    """What this node was asked and allowed itself, by its own memory; `complete` when all of it."""
+    """The requests of this node, by its own memory; `complete` when it remembers all of them."""
 
     name: str
     process: str
     window_s: float
-    asked: int
+    requests: Annotated[int, Field(serialization_alias="asked")]
     complete: bool
     keys: list[KeyTally]
 
@@ -89,13 +90,13 @@ async def tally(
 ) -> NodeTally:
     """The busiest keys of this node within the window; needs no store."""
     found = node.tally.listing(items_max=items_max)
-    asked = node.tally.asked()
+    requests = node.tally.count_requests()
     return NodeTally(
         name=node.settings.name,
         process=node.window.process,
         window_s=node.settings.window_s,
-        asked=asked,
-        complete=not node.tally.dropped and sum(each.asked for each in found) == asked,
+        requests=requests,
+        complete=not node.tally.dropped and sum(each.requests for each in found) == requests,
         keys=found,
     )
 

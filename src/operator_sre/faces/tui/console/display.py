@@ -98,7 +98,7 @@ def severity(word: str) -> Cell:
 def state(ticket: Ticket, now: datetime) -> Cell:
     """The state of a ticket, and whether it is held, snoozed or flapping."""
     word, style = ticket.state.value, _STATE.get(ticket.state, "")
-    if ticket.pause is not None and ticket.paused(now):
+    if ticket.pause is not None and ticket.is_paused(now):
         word += ", snoozed" if ticket.pause.snoozed else ", held"
     return Cell(f"{word}, flapping" if ticket.flapping else word, style)
 

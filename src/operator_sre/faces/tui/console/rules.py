@@ -15,7 +15,7 @@ from operator_sre.faces.tui.console.question import Question
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.standing import StandingRule
+    from operator_protocols.domain.standing_rule import StandingRule
 
 __all__ = ["RevokeQuestion", "RulesPage"]
 

@@ -32,7 +32,7 @@ STDOUT_CHARACTERS_MAX = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CommandProbe:
-    """One command that only looks."""
+    """One command that changes nothing."""
 
     command: Command
     exit_codes: tuple[int, ...] = (0,)

@@ -81,12 +81,12 @@ class HttpProbe:
         trust, name = place.trust, place.access.server_name
 
         async def ask(address: Address) -> tuple[Answer, float]:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             try:
                 answer = await exchange(address, request, trust=trust, server_name=name)
             except UnaskableError as error:
                 raise Blind(f"it cannot be queried: {error}") from error
-            return answer, (time.perf_counter() - begun) * 1000
+            return answer, (time.perf_counter() - started) * 1000
 
         addresses = places_of(place.target, self.port)
         result, problem, address = await first_answer(addresses, place.timeout_s, ask)

@@ -87,7 +87,7 @@ class FileProbe:
 
 def read_file(table: Table, folder: str) -> FileProbe:
     """The probe of a description; a path is relative to it."""
-    path = Path(folder, Path(table.required("path")).expanduser())
+    path = Path(folder, Path(table.require_text("path")).expanduser())
     return FileProbe(str(path), read_extraction(table, table, body="matches"))
 
 
@@ -124,7 +124,7 @@ class ProcessProbe:
         rows, open_files = await asyncio.to_thread(self._read)
         if not rows:
             return down("the process does not exist", alive=False, count=0)
-        now = _booted() + time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = _read_boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
         readings: Readings = {
             "alive": True,
             "count": len(rows),
@@ -214,7 +214,7 @@ def _read_row(pid: int) -> _Row | None:
     return _Row(
         pid=pid,
         state=fields[0],
-        started=_booted() + int(fields[19]) / ticks,
+        started=_read_boot_time() + int(fields[19]) / ticks,
         cpu_s=(int(fields[11]) + int(fields[12])) / ticks,
         rss_bytes=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
     )
@@ -226,7 +226,7 @@ def _has_table() -> bool:
 
 
 @cache
-def _booted() -> int:
+def _read_boot_time() -> int:
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("btime "):
             return int(line.split()[1])

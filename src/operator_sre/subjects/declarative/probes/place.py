@@ -1,4 +1,4 @@
-"""Where a probe looks: the target, what it may use there, and how long it may take."""
+"""Where a probe runs: the target, its credentials there, and its time limit."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ async def observe_first(
     place: Place, addresses: list[Address], ask: Callable[[Address], Awaitable[Readings]]
 ) -> Readings:
     """The answer of the first address that answers, that address, and how long it took."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     readings, problem, (host, port) = await first_answer(addresses, place.timeout_s, ask)
     if readings is None:
         return down(problem)
-    took_ms = round((time.perf_counter() - begun) * 1000, 3)
+    took_ms = round((time.perf_counter() - started) * 1000, 3)
     return up({**readings, "latency_ms": took_ms, "endpoint": f"{host}:{port}"}, "")
 
 

@@ -151,7 +151,7 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
         inner = section.table(name, "query", "metric", "labels", "rate")
         if inner is None:
             raise section.wrong(f"{name!r} must be a metric or a table.", name)
-        text = inner.required("query" if servers else "metric")
+        text = inner.require_text("query" if servers else "metric")
         labels = {label: str(value) for label, value in inner.pairs("labels").items()}
         rate = inner.flag("rate")
         samples[name] = (
@@ -161,7 +161,7 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
         )
     if len(samples) > SAMPLES_MAX:
         raise section.wrong(f"no more than {SAMPLES_MAX} values are read.")
-    found = [_server(table, one) for one in servers]
+    found = [_server(table, server) for server in servers]
     if len({(tls, prefix) for _, tls, prefix in found}) > 1:
         raise table.wrong("all servers must have the same scheme and access.", "server")
     tls = bool(found) and found[0][1]

@@ -133,7 +133,7 @@ def _why(error: psycopg.Error) -> str:
 def read_sql(table: Table) -> SqlProbe:
     """The probe of a description."""
     return SqlProbe(
-        query=table.required("query"),
+        query=table.require_text("query"),
         database=table.text("database", "postgres"),
         user=table.text("user"),
         port=table.port(),

@@ -37,7 +37,7 @@ class TcpProbe:
         """Connect to the first address that accepts."""
 
         async def ask(address: Address) -> tuple[float, str]:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             reader, writer = await open_connection(place, address)
             received, text = b"", ""
             try:
@@ -53,7 +53,7 @@ class TcpProbe:
                         break
             finally:
                 writer.close()
-            return (time.perf_counter() - begun) * 1000, text
+            return (time.perf_counter() - started) * 1000, text
 
         addresses = places_of(place.target, self.port)
         result, problem, address = await first_answer(addresses, place.timeout_s, ask)

@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rate-per-s", type=float, default=30.0)
     parser.add_argument("--shape", choices=["steady", "burst", "ramp"], default="steady")
     parser.add_argument("nodes", nargs="+", help="each as HOST:PORT")
-    told = parser.parse_args()
+    options = parser.parse_args()
     over = threading.Event()
     for end in (signal.SIGTERM, signal.SIGINT):
         signal.signal(end, lambda number, frame: over.set())
@@ -71,15 +71,15 @@ def main() -> None:
         with lock:
             counts[outcome] = counts.get(outcome, 0) + 1
 
-    begun = last = time.monotonic()
+    started = last = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-        for number, node in enumerate(itertools.cycle(told.nodes)):
+        for number, node in enumerate(itertools.cycle(options.nodes)):
             pool.submit(send, node, number)
             if time.monotonic() - last >= TOLD_EACH_S:
                 last = time.monotonic()
                 with lock:
                     _say(counts)
-            if over.wait(_wait_s(told.shape, told.rate_per_s, time.monotonic() - begun)):
+            if over.wait(_wait_s(options.shape, options.rate_per_s, time.monotonic() - started)):
                 return
 
 
