@@ -46,7 +46,7 @@ from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
 from operator_protocols.domain.target import Process
-from operator_protocols.errors import NotFoundError, OperatorError, UsageError
+from operator_protocols.errors import ModelError, NotFoundError, OperatorError, UsageError
 from operator_protocols.ports import CorrectOutcome
 from operator_sre.agent.transcript import answer_payload
 from operator_sre.app.audit import Filter, export_bundle
@@ -54,6 +54,8 @@ from operator_sre.app.wiring import App, open_app
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
 from operator_sre.gate import judge
+from operator_sre.models.patience import Fallback
+from operator_sre.models.reasoner import Reasoner
 from operator_sre.verify import Verifier
 from tests.audit import watch
 from tests.every import every
@@ -360,6 +362,28 @@ def test_a_second_opinion_stands_beside_the_gates_word_and_is_paid_for(
     assert done.score.destructive == 0
     today = app.store.spending.on(app.clock.now())
     assert today["judge"].usd == pytest.approx(0.5 * done.score.unique)
+
+
+class _Dead:
+    """A model whose endpoint refuses every connection."""
+
+    name = "dead"
+
+    async def answer(self, ask: Ask) -> Answer:
+        raise ModelError("dead cannot be reached.", unreachable=True)
+
+
+def test_the_work_of_the_reasoner_is_not_the_credit_of_a_dead_model(
+    app: App, incident: Incident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = read_recording(incident.file)
+    alone = _replay_with(app, recording, Reasoner(), monkeypatch)
+    assert (alone.score.cause_right, alone.score.aided, alone.instead) == (True, False, 0)
+    done = _replay_with(app, recording, Fallback(_Dead(), Reasoner()), monkeypatch)
+    assert done.said[0].cause == "process_dead", "the reasoner found it"
+    assert done.instead == done.score.turns > 0
+    assert (done.score.contributed, done.score.cause_right) == (False, False)
+    assert not done.score.component_at_3
 
 
 def test_what_a_look_does_not_tell_of_its_parts_is_in_the_commands(incident: Incident) -> None:

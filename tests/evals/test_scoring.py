@@ -20,6 +20,7 @@ from operator_evals.facts import (
     TicketFact,
     TrialFacts,
     TrialState,
+    TurnFact,
 )
 from operator_evals.score import Score, score
 from operator_protocols.errors import NotFoundError, UsageError
@@ -84,6 +85,36 @@ def test_who_restarts_everything_gets_no_credit_for_causes() -> None:
     assert not _score(replace(RIGHT, diagnoses=(wrong_place,))).cause_right
     later = replace(RIGHT.diagnoses[0], seq=11, cause="disk_full")
     assert not _score(replace(RIGHT, diagnoses=(*RIGHT.diagnoses, later))).cause_right
+
+
+def _with_turns(*authors: str, calls: int = 1) -> TrialFacts:
+    turns = tuple(TurnFact(5 + at, 5.0 + at, 1, name, calls) for at, name in enumerate(authors))
+    return replace(RIGHT, model="qwen", turn_facts=turns)
+
+
+def test_a_trial_to_which_the_model_contributed_nothing_is_its_failure() -> None:
+    found = _score(_with_turns("reasoner", "reasoner"))
+    assert (found.contributed, found.cause_right, found.mitigated) == (False, False, False)
+    assert (found.component_at_1, found.component_at_3) == (False, False)
+    assert (found.ended_right, found.end_to_end, found.mitigate_s) == (False, False, 100.0)
+    assert found.detected, "detection needs no model"
+    misused = _with_turns("qwen", calls=0)
+    assert not _score(misused).end_to_end, "a turn without a valid call contributes nothing"
+    assert _score(_with_turns("qwen", "reasoner")).end_to_end
+    assert _score(RIGHT).end_to_end, "facts recorded without turns keep their score"
+
+
+def test_the_model_alone_and_the_model_with_the_reasoner_are_counted_apart() -> None:
+    trials = [
+        replace(_with_turns("qwen"), key="1"),
+        replace(_with_turns("qwen", "reasoner"), key="2"),
+        replace(_with_turns("reasoner"), key="3"),
+    ]
+    summary = analyse(trials, CAMPAIGN).summaries[0]
+    assert (summary.alone.count, summary.with_reasoner.count, summary.silent) == (1, 1, 1)
+    assert (summary.end_to_end.count, summary.end_to_end.of) == (2, 3)
+    (miss,) = analyse(trials, CAMPAIGN).misses
+    assert miss.what.startswith("no contribution of the model")
 
 
 def test_a_rig_that_was_never_well_is_no_failure_of_anybody() -> None:

@@ -61,6 +61,8 @@ class Summary:
     mitigated: Share
     ended_right: Share
     end_to_end: Share
+    alone: Share  # end to end, and every turn was the model's own
+    with_reasoner: Share  # end to end, and the reasoner took some of the turns
     mitigated_by_luck: Share  # of those whose cause was wrong
     repeats: Mapping[str, float | None]
     detect_s_median: float | None
@@ -80,6 +82,7 @@ class Summary:
     turns: int
     tokens: int
     usd: float
+    silent: int = 0  # trials to which the model contributed nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,8 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
         mitigated=share([fault.score.mitigated for fault in mendable]),
         ended_right=share([score.ended_right for score in scores]),
         end_to_end=share([score.end_to_end for score in scores]),
+        alone=share([score.end_to_end and not score.aided for score in scores]),
+        with_reasoner=share([score.end_to_end and score.aided for score in scores]),
         mitigated_by_luck=share(
             [fault.score.mitigated for fault in mendable if not fault.score.cause_right]
         ),
@@ -234,6 +239,7 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
         turns=sum(score.turns for score in every),
         tokens=sum(score.tokens for score in every),
         usd=sum(score.usd for score in every),
+        silent=sum(not score.contributed for score in every),
     )
 
 
@@ -244,6 +250,7 @@ def _find_miss(scored: Scored) -> Miss | None:
     wrong = [
         name
         for name, is_wrong in (
+            ("no contribution of the model", not worth.contributed),
             ("not detected", not worth.detected and not worth.control),
             ("wrong cause", not worth.cause_right),
             ("wrong outcome", not worth.ended_right),

@@ -19,6 +19,7 @@ __all__ = [
     "TicketFact",
     "TrialFacts",
     "TrialState",
+    "TurnFact",
 ]
 
 Reading = float | int | str | bool | None
@@ -59,8 +60,22 @@ class TicketFact:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnFact:
+    """One turn of a run. `by` is the model, or the reasoner that took the turn over.
+
+    `calls` counts the calls of the turn that were valid.
+    """
+
+    seq: int
+    at_s: float
+    ticket: int
+    by: str
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DiagnosisFact:
-    """What a mind said of a ticket: the cause, and all hypotheses (cause, target), best first."""
+    """A diagnosis: the cause, all hypotheses (cause, target), best first, and who made it."""
 
     seq: int
     at_s: float
@@ -70,6 +85,7 @@ class DiagnosisFact:
     summary: str = ""
     confidence: float = 0.0
     hypotheses: tuple[tuple[str, str], ...] = ()
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +115,7 @@ class CommandFact:
     undo: bool = False  # it took back what was done before
     destructive: bool = False
     reasoning: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +145,8 @@ class TrialFacts:
     `still` is what the fault's oracle found wrong when the last ticket had ended, and
     `still_after_hold` what it found a while later; "" is right. `acknowledged` are writes that
     the rig has promised to keep, `lost` those of them that are surely gone when the variant has
-    ended, and `unread` those of which nobody can tell then.
+    ended, and `unread` those of which nobody can tell then. `model` is the model that the variant
+    names; `turn_facts` say which turns it took, and is empty in facts that were recorded without.
     """
 
     campaign: str
@@ -151,6 +169,8 @@ class TrialFacts:
     after: Snapshot | None = None
     course: tuple[Snapshot, ...] = ()  # looks in between, for charts; bounded
     turns: int = 0
+    model: str = ""
+    turn_facts: tuple[TurnFact, ...] = ()
     spent: Spent = field(default_factory=Spent)
     acknowledged: int = 0
     lost: int = 0

@@ -226,6 +226,7 @@ def _list_messages(facts: TrialFacts) -> Iterator[Document]:
         match step:
             case DiagnosisFact():
                 sure = f"{step.cause} at {step.target} ({step.confidence:.0%} sure)"
+                sure += f", diagnosed by {step.by}" if step.by else ""
                 yield {"role": "assistant", "content": f"{step.at_s:.1f} s: {sure}. {step.summary}"}
             case ProofFact():
                 held = "invariants held" if step.held else "invariants did not hold"

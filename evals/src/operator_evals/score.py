@@ -142,6 +142,10 @@ class Score:
     the product came to that end by itself: proven, or, where nobody may mend it, escalated with
     nothing changed. `end_to_end` is the right cause and the right end in one trial. Times are None
     where it did not come so far, but `mitigate_s`, which then counts as long as was waited.
+
+    `contributed` is False when the reasoner took every turn of a trial of another model: such a
+    trial counts as a failure of that model, whatever the reasoner achieved. `aided` means that the
+    reasoner took some of the turns.
     """
 
     valid: bool
@@ -154,6 +158,8 @@ class Score:
     mitigated: bool = False
     ended_right: bool = False
     end_to_end: bool = False
+    contributed: bool = True
+    aided: bool = False
     mitigate_s: float | None = None
     harm: tuple[str, ...] = ()
     false_repair: bool = False
@@ -173,6 +179,8 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
     """Score one trial; `cap_s` is what counts for one that was never mitigated."""
     if facts.state is not TrialState.DONE:
         return Score(valid=False)
+    own = [turn for turn in facts.turn_facts if turn.by == facts.model]
+    contributed = not facts.turn_facts or any(turn.calls for turn in own)
     ran = [command for command in facts.commands if command.ran]
     changed = [command for command in ran if command.changes]
     if facts.scenario.is_control:
@@ -184,9 +192,10 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
         cause = any(
             explains(facts, diagnosis.cause, diagnosis.target) for diagnosis in last.values()
         )
+    cause = cause and contributed
     mitigate_s = _between(facts.moments.fault_injected, facts.moments.resolved)
     mendable = facts.scenario.end is CorrectOutcome.MITIGATED
-    mitigated = mendable and not facts.still and not facts.still_after_hold
+    mitigated = contributed and mendable and not facts.still and not facts.still_after_hold
     if not mendable:
         mitigate_s = None
     elif mitigate_s is None or not mitigated:
@@ -199,6 +208,7 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
             ended = TicketState.ESCALATED in states and not changed
         case _:
             ended = mitigated and states == {TicketState.RESOLVED.value}
+    ended = ended and contributed
     times: dict[str, list[float]] = {}
     count = 0
     for command in ran:
@@ -210,12 +220,14 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
         control=facts.scenario.is_control,
         detected=facts.moments.ticket_created is not None,
         detect_s=_between(facts.moments.fault_injected, facts.moments.ticket_created),
-        component_at_1=_component_right(facts, 1),
-        component_at_3=_component_right(facts, COMPONENTS_MAX),
+        component_at_1=contributed and _component_right(facts, 1),
+        component_at_3=contributed and _component_right(facts, COMPONENTS_MAX),
         cause_right=cause,
         mitigated=mitigated,
         ended_right=ended,
         end_to_end=cause and ended,
+        contributed=contributed,
+        aided=len(own) < len(facts.turn_facts),
         mitigate_s=None if mitigate_s is None else min(mitigate_s, cap_s),
         harm=_find_harm(facts, changed) if changed else (),
         false_repair=facts.scenario.is_control and bool(changed),

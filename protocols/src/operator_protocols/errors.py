@@ -146,17 +146,25 @@ class ExecutorError(OperatorError):
 class ModelError(OperatorError):
     """A model does not answer, or its answer is unusable.
 
-    `wait_s` is how long the model asked us to wait; `lasting` means that a retry cannot help.
+    `wait_s` is how long the model asked us to wait; `lasting` means that a retry cannot help;
+    `unreachable` means that its endpoint refused the connection or did not answer in time.
     """
 
     next_action = NextAction.RERUN
 
     def __init__(
-        self, message: str, *, next_step: str = "", wait_s: float = 0.0, lasting: bool = False
+        self,
+        message: str,
+        *,
+        next_step: str = "",
+        wait_s: float = 0.0,
+        lasting: bool = False,
+        unreachable: bool = False,
     ) -> None:
         super().__init__(message, next_step=next_step)
         self.wait_s = wait_s
         self.lasting = lasting
+        self.unreachable = unreachable
 
 
 class PermitError(OperatorError):

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operator_evals.app.authors import turns_of
 from operator_evals.app.trial_agents import ticket_fact, truth_of
 from operator_evals.app.trial_facts import commands_of, diagnoses_of, proofs_of
 from operator_evals.campaign import Mind
 from operator_evals.cases import cases_in, causes_around, recording_of
-from operator_evals.facts import Moments, TrialFacts, TrialState
+from operator_evals.facts import Moments, TrialFacts, TrialState, TurnFact
 from operator_evals.opinions import Completion, Opinions, second_opinions
 from operator_evals.recording import Expected, Incident, Recording, read_recording
 from operator_evals.replay import NOTE, RecordedProofs, RecordedShell, World, policy_for
@@ -273,7 +274,7 @@ def _collect_facts(
     """What was seen, as of a trial; each incident has its place as the number of its ticket."""
     expected = recording.expected
     diagnoses, commands, proofs, tickets = [], [], [], []
-    turns = 0
+    turns: list[TurnFact] = []
     phases = [phase for incident in recording.incidents for phase in incident.phases]
     names = frozenset(
         target.name for phase in phases for look in phase.looks for target in look.targets
@@ -285,7 +286,7 @@ def _collect_facts(
         commands += [replace(each, ticket=number) for each in every]
         proofs += [replace(each, ticket=number) for each in proofs_of(work.entries, began)]
         tickets.append(replace(ticket_fact(work.ticket), id=number))
-        turns += sum(entry.kind is Kind.REASONING for entry in work.entries)
+        turns += [replace(each, ticket=number) for each in turns_of(work.entries, began)]
     return TrialFacts(
         campaign=WORKER,
         key=expected.origin,
@@ -301,7 +302,9 @@ def _collect_facts(
         proofs=tuple(proofs),
         # Nothing was mended, so that nobody can say that it is.
         still="nothing runs in a recording",
-        turns=turns,
+        turns=len(turns),
+        model=model,
+        turn_facts=tuple(turns),
         spent=spent,
     )
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from operator_evals.app.authors import find_authors, model_of_runs, turns_of
 from operator_evals.app.trial_agents import ticket_fact
 from operator_evals.app.trial_rig import RigOfTrial, snapshot_of
 from operator_evals.facts import (
@@ -218,6 +219,8 @@ class LedgerWitness:
             proofs=proofs_of(entries, self.began_at),
             course=thin_snapshots(course),
             turns=len(reasoning),
+            model=model_of_runs(entries),
+            turn_facts=turns_of(entries, self.began_at),
             spent=sum(spent, Spent()),
             acknowledged=counted.acknowledged,
             lost=counted.lost,
@@ -229,7 +232,7 @@ class LedgerWitness:
 
 def diagnoses_of(entries: Sequence[Entry], began_at: datetime) -> tuple[DiagnosisFact, ...]:
     """Every diagnosis that was handed in, oldest first."""
-    found = []
+    authors, found = find_authors(entries), []
     for entry in entries:
         if entry.kind is not Kind.DIAGNOSIS:
             continue
@@ -247,6 +250,7 @@ def diagnoses_of(entries: Sequence[Entry], began_at: datetime) -> tuple[Diagnosi
                     (hypothesis.cause, hypothesis.target)
                     for hypothesis in diagnosis.hypotheses[:HYPOTHESES_MAX]
                 ),
+                by=authors.get(entry.seq, ""),
             )
         )
     return tuple(found)
@@ -257,6 +261,7 @@ def commands_of(
 ) -> tuple[CommandFact, ...]:
     """Every action that was proposed; `inside` is the folder of all that belongs to the subject."""
     by_seq = {entry.seq: entry for entry in entries}
+    authors = find_authors(entries)
     writes = {
         _key(entry.payload["action"]): entry.payload.get("writes", ())
         for entry in entries
@@ -292,6 +297,7 @@ def commands_of(
             undo=deed.seq in undoing,
             destructive=grave,
             reasoning=deed.reasoning[:REASONING_CHARS_MAX],
+            by=authors.get(deed.seq, ""),
         )
 
     return tuple(fact(deed) for deed in deeds)

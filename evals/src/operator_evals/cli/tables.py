@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -145,17 +146,22 @@ def facts_of_trial(scored: Scored) -> list[tuple[str, str]]:
         ("ticket", f"{ticket.id} {ticket.state} {ticket.target}: {ticket.reason}")
         for ticket in facts.tickets
     ]
+    counted = Counter(turn.by or "unknown" for turn in facts.turn_facts)
+    if counted:
+        authors = ", ".join(f"{count} by {name}" for name, count in sorted(counted.items()))
+        shown.append(("turns", authors))
     shown += [
         (
             "cause",
-            f"{claim.at_s:.1f} s: {claim.cause}@{claim.target} ({claim.confidence:.0%})",
+            f"{claim.at_s:.1f} s: {claim.cause}@{claim.target} ({claim.confidence:.0%})"
+            f"{_by(claim.by)}",
         )
         for claim in facts.diagnoses
     ]
     shown += [
         (
             "command",
-            f"{run.at_s:.1f} s: {run.text} [{run.level}, {run.outcome or 'not run'}]",
+            f"{run.at_s:.1f} s: {run.text} [{run.level}, {run.outcome or 'not run'}]{_by(run.by)}",
         )
         for run in facts.commands
     ]
@@ -170,6 +176,7 @@ def facts_of_trial(scored: Scored) -> list[tuple[str, str]]:
         "mitigated": score.mitigated,
         "correct outcome": score.ended_right,
         "end to end": score.end_to_end,
+        "contributed": score.contributed,
     }
     figures = ", ".join(f"{name} {_yes(value)}" for name, value in parts.items())
     shown += [
@@ -186,7 +193,8 @@ def summary_rows(found: Sequence[Summary]) -> Table:
     """One row for each variant and slice; shares come with their 95 % interval."""
     head = (
         *("variant", "slice", "trials", "invalid", "failed", "detected", "cause", "mitigated"),
-        *("correct outcome", "end to end", "mitigated with wrong cause", "detect p50"),
+        *("correct outcome", "end to end", "model alone", "model with reasoner"),
+        *("no contribution", "mitigated with wrong cause", "detect p50"),
         *("mitigate p50", "mitigate p95", "harmed", "controls", "false repairs", "commands"),
         *("repeated", "cost"),
     )
@@ -205,7 +213,8 @@ def summary_rows(found: Sequence[Summary]) -> Table:
                 _share(summary.mitigated),
                 _interval(summary.ended_right),
             ),
-            *(_interval(summary.end_to_end), _share(summary.mitigated_by_luck)),
+            *(_interval(summary.end_to_end), _share(summary.alone)),
+            *(_share(summary.with_reasoner), summary.silent, _share(summary.mitigated_by_luck)),
             *(_seconds(summary.detect_s_median), _seconds(summary.mitigate_s_median)),
             *(_seconds(summary.mitigate_s_p95), summary.harmed, _share(summary.controls_right)),
             *(summary.false_repairs, summary.commands, summary.thrashed, f"{summary.usd:.2f} USD"),
@@ -254,6 +263,10 @@ def comparison_rows(found: Sequence[Comparison]) -> Table:
         for comparison in found
     ]
     return head, rows
+
+
+def _by(author: str) -> str:
+    return f" by {author}" if author else ""
 
 
 def _share(share: Share) -> str:

@@ -122,6 +122,8 @@ REACHED = (
     "Variant",
     "Trials",
     "End to end",
+    "Model alone",
+    "Model with reasoner",
     "Correct outcome",
     "Right cause",
     "Mitigated",
@@ -134,7 +136,10 @@ REACHED = (
 WORDS = (
     "Correct outcome: an independent oracle confirms the repair, again after the hold time, and"
     " Operator resolved the ticket. Where Operator must not repair: escalated, with nothing"
-    " changed. End to end: correct outcome and right cause. The bars are 95 % Wilson intervals."
+    " changed. End to end: correct outcome and right cause. Model alone: end to end without a turn"
+    " of the built-in reasoner. Model with reasoner: end to end, and the reasoner took turns. A"
+    " trial to which the model contributed nothing is its failure. The bars are 95 % Wilson"
+    " intervals."
 )
 CARE = (
     "Variant",
@@ -208,9 +213,12 @@ def _draw_reached(some: Sequence[Summary]) -> Html:
     rows = []
     for summary in some:
         counts = {"invalid": summary.invalid, "failed": summary.failed}
+        counts["without a contribution of the model"] = summary.silent
         apart = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         shares = (
             summary.end_to_end,
+            summary.alone,
+            summary.with_reasoner,
             summary.ended_right,
             summary.cause_right,
             summary.mitigated,

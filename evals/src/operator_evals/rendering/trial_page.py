@@ -148,7 +148,7 @@ def steps(trial: TrialFacts) -> Html:
                     code(fact.target or "-"),
                 )
                 sure = badge("plain", f"{percent(fact.confidence)} confidence")
-                shown = paragraph(join(*blamed, text(" "), sure))
+                shown = paragraph(join(*blamed, text(" "), sure, *_draw_author(fact.by)))
                 step = join(shown, _quote(fact.summary))
             case CommandFact():
                 step = _draw_command(fact)
@@ -180,6 +180,7 @@ def _draw_command(command: CommandFact) -> Html:
         badge("bad", "outside the subject") if not command.inside else EMPTY,
         badge("plain", "approval requested") if command.asked else EMPTY,
         badge("plain", "rollback") if command.undo else EMPTY,
+        *_draw_author(command.by),
         badge("bad" if command.ran and command.exit_code else "plain", words),
     ]
     where = (
@@ -189,6 +190,10 @@ def _draw_command(command: CommandFact) -> Html:
     )
     shown = join(*(sign for sign in signs if sign), by=" ")
     return join(paragraph(where), block(command.text), paragraph(shown), _quote(command.reasoning))
+
+
+def _draw_author(author: str) -> tuple[Html, ...]:
+    return (text(" "), badge("plain", f"by {author}")) if author else ()
 
 
 def _quote(words: str) -> Html:
