@@ -95,7 +95,7 @@ def reserve_ports(names: Sequence[str]) -> Reservation:
         if len(chosen) < len(names):
             raise RigError(
                 f"There are no {len(names)} free ports between {min(places)} and {max(places)}.",
-                next_step="Take down rigs that nobody needs with: operator lab down",
+                next_step="Take down a rig that is not needed with: operator lab down",
             )
         holds.pop_all()
     return Reservation(chosen, tuple(held))
