@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -381,3 +385,49 @@ def test_a_right_password_opens_and_is_nowhere_to_be_seen(server: Server, url: s
     store.close()
     server.ask(f"DROP DATABASE {_name(url)} WITH (FORCE)")
     server.ask("DROP ROLE locked")
+
+
+@contextmanager
+def _stopped(server: Server, url: str) -> Iterator[None]:
+    """Whoever serves a session of this database does not go on, and the session stays open."""
+    rows = server.ask("SELECT datname, pid FROM pg_stat_activity")
+    pids = [int(str(pid)) for name, pid in rows if name == _name(url)]
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement may take longer than a second, and no answer much longer."""
+    monkeypatch.setattr(postgres, "STATEMENT_S", 1)
+    monkeypatch.setattr(postgres, "HANGING_S", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_hangs_is_not_waited_for_without_end(server: Server, url: str) -> None:
+    session = PostgresDatabase(url).writer()
+    assert session.execute("SELECT 1").fetchone() == (1,)
+    with _stopped(server, url):
+        with pytest.raises(psycopg.OperationalError, match="the server does not answer"):
+            session.execute("SELECT 2")
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("SELECT 3")
+        session.close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_store_is_closed_although_its_server_hangs(server: Server, url: str) -> None:
+    store = open_store_at(url, Rules(HeldClock()))
+    _append(store)
+    ends = time.monotonic() + 60
+    while store.search.behind():
+        assert time.monotonic() < ends
+    with _stopped(server, url):
+        store.indexer.notify()
+        store.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -31,6 +32,9 @@ STATEMENT_S = 60
 # A process that is stopped in the middle of a transaction keeps all other writers waiting: the
 # server ends its session before they give up. It cannot do so in a pipeline (see Session).
 IDLE_S = 5
+# The server enforces those limits only while it works. We wait so much longer for one that hangs:
+# whoever closes the store would wait for it without end.
+HANGING_S = 10.0
 FETCH_ROWS = 100
 # Half of a lock's name; the other half is the schema, so that two stores in one database do not
 # wait for each other. Whoever takes both takes that of the writers first.
@@ -73,6 +77,32 @@ def bind(value: object) -> object:
     if isinstance(value, str):
         return plain(value)
     return int(value) if isinstance(value, bool) else value
+
+
+class _Bounded(psycopg.Connection[Any]):
+    """A connection that waits for an answer only so long."""
+
+    answer_s_max: float | None = None
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        """Carry on with an exchange until it is over; OperationalError when that takes too long."""
+        limit_s = self.answer_s_max
+        return super().wait(gen if limit_s is None else _bounded(gen, limit_s), *args, **kwargs)
+
+
+def _bounded(gen: Generator[Any, Any, T], limit_s: float) -> Generator[Any, Any, T]:
+    """The same exchange, which the driver resumes every tenth of a second, for so long at most."""
+    ends = time.monotonic() + limit_s
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and time.monotonic() > ends:
+                raise psycopg.OperationalError("the server does not answer")
+            state = gen.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Session:
@@ -323,17 +353,20 @@ class PostgresDatabase:
             f"SET lock_timeout = '{LOCK_S}s'",
             _DURABLE,
         )
-        return Session(self._connect, "; ".join((*settings, *first)))
+        answer_s_max = limit_s + HANGING_S if limit_s else None
+        return Session(partial(self._connect, answer_s_max), "; ".join((*settings, *first)))
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self, answer_s_max: float | None) -> psycopg.Connection[Any]:
         options: dict[str, Any] = {**_LIMITS, **self._given, "client_encoding": "utf8"}
         try:
-            return psycopg.connect(autocommit=True, **options)
+            connection = _Bounded.connect(autocommit=True, **options)
         except psycopg.Error as error:
             text = sentence(error)
             for secret in (self._given.get(name) for name in _SECRET):
                 text = text.replace(str(secret), "***") if secret else text
             raise psycopg.OperationalError(text) from None
+        connection.answer_s_max = answer_s_max
+        return connection
 
     def _own_version(self, connection: Connection) -> int:
         if connection.execute("SELECT current_schema()").fetchone()[0] is None:
