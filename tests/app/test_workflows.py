@@ -379,7 +379,7 @@ async def test_nothing_is_begun_while_the_kill_switch_is_on(tmp_path: Path) -> N
         await add_workflow(app, command_workflow(Action.shell("echo hi")))
         await app.store.switch.turn_on(by="ada", reason="")
         assert await tick(app) is None
-        (waits,) = list_workflows(app, states=["pending"])
+        (waits,) = list_workflows(app, states=[WorkflowState.PENDING])
         cancelled = await cancel_workflow(app, waits.id, reason="no")
         assert cancelled.state is WorkflowState.CANCELLED
         with pytest.raises(ConflictError, match="already"):
@@ -440,8 +440,6 @@ async def test_a_definition_is_told_with_all_its_mistakes(tmp_path: Path) -> Non
             read_definition(app, path)
         with pytest.raises(UsageError, match="cannot be read"):
             read_definition(app, tmp_path / "gone.yaml")
-        with pytest.raises(UsageError, match="not a valid workflow state"):
-            list_workflows(app, states=["happy"])
         with pytest.raises(NotFoundError, match="no workflow"):
             show_workflow(app, "workflow-9")
 

@@ -201,6 +201,11 @@ async def test_workflows_are_found_by_state_newest_first(ports: Ports) -> None:
     pending = ports.workflows.find(states=[WorkflowState.PENDING])
     assert [one.id for one in pending] == ["workflow-3", "workflow-1"]
     assert len(ports.workflows.find(limit=1)) == 1
+    assert [one.id for one in ports.workflows.find(after="workflow-3")] == [
+        *("workflow-2", "workflow-1"),
+    ]
+    assert [one.id for one in ports.workflows.find(after="workflow-2", limit=1)] == ["workflow-1"]
+    assert not ports.workflows.find(after="nosuch")
 
 
 async def test_a_step_begins_only_under_the_claim_that_holds(

@@ -169,7 +169,11 @@ _ANSWER = {
 }
 
 DOCUMENTS: dict[str, Shape] = {
-    **{operation.name: operation.printed for operation in all_operations() if operation.is_command},
+    **{
+        operation.name: OneOf(operation.printed) if operation.others else operation.printed[0]
+        for operation in all_operations()
+        if operation.is_command
+    },
     "validate": messages.ValidateAgentProjectResponse,
     "summarize": messages.SummarizeRunResponse,
     "eval cases": {"tally": replays.Tally, "cases": list[replays.Replayed]},
@@ -346,15 +350,4 @@ DOCUMENTS: dict[str, Shape] = {
     # It is for people only, and tells programs so.
     "tui": _TOLD,
     "workers list": {"workers": list[workers.WorkerView]},
-    "workflows cancel": {"workflow": WorkflowRecord},
-    "workflows list": {"workflows": list[WorkflowRecord]},
-    "workflows run": OneOf(
-        (
-            {"workflow": WorkflowRecord},
-            _SCHEDULED,
-            {"workflows": list[WorkflowRecord]},
-            {"name": str, "steps": list[workflows.StepOutlook], "ran": bool},
-        )
-    ),
-    "workflows show": {"workflow": WorkflowRecord, "entries": list[Entry]},
 }

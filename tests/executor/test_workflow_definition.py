@@ -10,8 +10,12 @@ from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.domain.workflow import Workflow
 from operator_sre.executor.workflows import Mistake, read_workflow
-from operator_sre.executor.workflows.definition import STEPS_MAX
-from operator_sre.executor.workflows.places import FILE_BYTES_MAX, Document, parse_document
+from operator_sre.executor.workflows.definition import (
+    FILE_BYTES_MAX,
+    STEPS_MAX,
+    Document,
+    parse_document,
+)
 from tests.every import every
 
 RESTART = ToolSpec(

@@ -11,7 +11,7 @@ from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_sre.executor.workflows import order_of
 from operator_sre.executor.workflows.carrier import ATTEMPTS_MAX, back_off_s, may_try_again
-from operator_sre.executor.workflows.order import cycle_in, ready
+from operator_sre.executor.workflows.progress import cycle_in, ready
 
 NAMES = [f"s{number}" for number in range(12)]
 FAILED = Result(Outcome.RAN, 1)

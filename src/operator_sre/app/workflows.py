@@ -45,7 +45,7 @@ from operator_sre.codec import from_json, to_json
 from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor.workflows import Carrier, StepAction, StepResult, order_of, read_workflow
 from operator_sre.executor.workflows.carrier import LEASE_S
-from operator_sre.executor.workflows.places import FILE_BYTES_MAX, parse_document
+from operator_sre.executor.workflows.definition import FILE_BYTES_MAX, parse_document
 from operator_sre.executor.workflows.progress import Progress
 from operator_sre.executor.workflows.references import references_of, with_samples
 from operator_sre.gate import Way
@@ -77,7 +77,7 @@ LATE_S_MAX = 600.0
 AHEAD_DAYS_MAX = 366
 POLL_S = 0.25
 CANCEL_S_MAX, CANCEL_POLL_S, AT_ONCE_MAX = 20.0, 0.1, 4
-ENTRIES_MAX, RUN_ENTRIES_MAX = 5_000, 10_000
+ENTRIES_MAX, RUN_ENTRIES_MAX, WORKFLOWS_MAX = 5_000, 10_000, 1_000
 _FROM_NOW = re.compile(r"\+(\d{1,9})(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # Gets the live output of a step without secrets: its run, the stream, the bytes.
@@ -403,19 +403,21 @@ async def _claim_one(app: App, workflow: str = "") -> WorkflowRecord | None:
 
 
 def list_workflows(
-    app: App, *, states: Sequence[str] = (), scheduled: bool = False
+    app: App,
+    *,
+    states: Sequence[WorkflowState] = (),
+    scheduled: bool = False,
+    after: str = "",
+    limit: int | None = None,
 ) -> Sequence[WorkflowRecord]:
-    """The newest first, in these states or all; or what waits for its time, soonest first."""
-    for state in states:
-        if state not in set(WorkflowState):
-            raise UsageError(
-                f"{state!r} is not a valid workflow state.",
-                next_step=f"States: {', '.join(WorkflowState)}.",
-            )
-    wanted = [WorkflowState(state) for state in states]
+    """The newest first, in these states or all, older than `after`.
+
+    With `scheduled`, all that wait for their time, soonest first.
+    """
     if not scheduled:
-        return app.store.workflows.find(states=wanted)
-    waiting = app.store.workflows.find(states=wanted or [WorkflowState.PENDING])
+        most = WORKFLOWS_MAX if limit is None else limit
+        return app.store.workflows.find(states=states, after=after, limit=most)
+    waiting = app.store.workflows.find(states=states or [WorkflowState.PENDING])
     return sorted(
         (record for record in waiting if record.scheduled), key=lambda record: record.due_at
     )

@@ -39,11 +39,13 @@ __all__ = [
     "Route",
     "Story",
     "Table",
+    "Tell",
     "Tool",
     "View",
     "answer_of",
     "decision",
     "facts",
+    "fields_of",
     "id_of",
     "load",
     "struct_for",
@@ -221,6 +223,8 @@ class Story:
 
 # What people are shown: lines, tables and stories, one below the other.
 View = Sequence[str | Table | Story]
+# Shows people a part of a view while the rest is being made.
+Tell = Callable[[View], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,12 +234,15 @@ class Operation:
     `name` is a noun and a verb. `call` is the dotted name of the function that does it, which is
     loaded when it is needed: it takes a home and the fields of the request. `result` is a
     dataclass with the fields of the answer, of which the command line leaves out `unprinted`, and
-    prints `printed_if_any` only where they are not empty.
+    prints `printed_if_any` only where they are not empty. `others` are dataclasses that may be the
+    answer instead of it.
     `confirmation` names the function that returns the change to confirm first, and `confirmed` the
     function that reads the result when confirming it has done the work of `call`; with `is_typed`
     a person types the name of the affected object instead of y. `fixed` are further arguments of
     `call`. With `takes_unknown` unknown options on the command line are words. An operation that
-    is not a command is served by the other faces only.
+    is not a command is served by the other faces only. `call` of a `live` operation takes `tell`
+    too, and its command logs only errors, so that logs do not disturb its output. `looks` names
+    the flag of a request that only reads: it creates no home.
     """
 
     name: str
@@ -244,6 +251,7 @@ class Operation:
     result: type[Any]
     call: str
     view: Callable[[Any, datetime], View]
+    others: tuple[type[Any], ...] = ()
     effect: Effect = Effect.READ
     role: Role = Role.VIEWER
     arguments: tuple[str, ...] = ()
@@ -263,6 +271,8 @@ class Operation:
     is_command: bool = True
     is_typed: bool = False
     takes_unknown: bool = False
+    live: bool = False
+    looks: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a declaration that would let a model decide, or a viewer change anything."""
@@ -291,7 +301,7 @@ class Operation:
     @property
     def fields(self) -> tuple[str, ...]:
         """The names of the fields of the answer."""
-        return tuple(field.name for field in fields(self.result) if field.name not in ENVELOPE)
+        return fields_of(self.result)
 
     @property
     def rows(self) -> str:
@@ -300,14 +310,20 @@ class Operation:
         return next(name for name in self.fields if kinds[name].startswith("tuple"))
 
     @property
-    def printed(self) -> dict[str, Any]:
-        """What `--json` prints: the types of the fields of the answer, by their names."""
-        hints, hidden = get_type_hints(self.result), (*self.unprinted, *self.printed_if_any)
-        return {name: hints[name] for name in self.fields if name not in hidden}
+    def printed(self) -> tuple[dict[str, Any], ...]:
+        """What `--json` prints: the types of the fields of each answer, by their names."""
+        hidden, printed = (*self.unprinted, *self.printed_if_any), []
+        for result in (self.result, *self.others):
+            hints = get_type_hints(result)
+            printed.append({name: hints[name] for name in fields_of(result) if name not in hidden})
+        return tuple(printed)
 
-    def perform(self, home: App, request: Request) -> Any:
+    def perform(self, home: App, request: Request, tell: Tell | None = None) -> Any:
         """What `call` returns for this request: a value, or a coroutine of one."""
-        return load(self.call)(home, **msgspec.structs.asdict(request), **dict(self.fixed))
+        more = dict(self.fixed)
+        if self.live:
+            more["tell"] = tell or (lambda view: None)
+        return load(self.call)(home, **msgspec.structs.asdict(request), **more)
 
     def to_confirm(self, home: App, request: Request) -> Any:
         """The change that a person has to confirm first; None if there is none."""
@@ -325,7 +341,7 @@ class Operation:
 
     def document(self, found: Any) -> Any:
         """The answer: what `call` returned, as a `result`."""
-        if isinstance(found, self.result):
+        if isinstance(found, (self.result, *self.others)):
             return found
         if isinstance(found, tuple) and len(found) == len(self.fields) > 1:
             return self.result(*found)
@@ -353,6 +369,11 @@ def load(name: str) -> Callable[..., Any]:
     module, _, function = name.rpartition(".")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
+
+
+def fields_of(result: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of an answer."""
+    return tuple(one.name for one in fields(result) if one.name not in ENVELOPE)
 
 
 @cache

@@ -46,6 +46,7 @@ _COLUMNS = (
     "SELECT workflows.id, workflows.state, workflows.epoch, worker, ended_at, reason, missed,"
     " cancelled_by, undoes, workflows.body FROM workflows"
 )
+_OLDER = " AND (? = '' OR seq < (SELECT seq FROM workflows WHERE id = ?))"
 
 
 class StoredWorkflows(Repository):
@@ -73,12 +74,12 @@ class StoredWorkflows(Repository):
         return _find(self._reader.rows, workflow)
 
     def find(
-        self, *, states: Iterable[WorkflowState] = (), limit: int = 1000
+        self, *, states: Iterable[WorkflowState] = (), after: str = "", limit: int = 1000
     ) -> Sequence[WorkflowRecord]:
-        """The newest in these states (all when none is named), newest first."""
+        """The newest in these states, newest first; with `after` those older than it."""
         wanted = [state.value for state in (states or WorkflowState)]
-        sql = f"{_COLUMNS} WHERE state IN ({marks(wanted)}) ORDER BY seq DESC LIMIT ?"
-        return _records(self._reader.rows, sql, (*wanted, limit))
+        sql = f"{_COLUMNS} WHERE state IN ({marks(wanted)}){_OLDER} ORDER BY seq DESC LIMIT ?"
+        return _records(self._reader.rows, sql, (*wanted, after, after, limit))
 
     @in_transaction
     def cancel(

@@ -101,7 +101,7 @@ def test_what_is_scheduled_is_listed_run_when_due_and_cancelled(home: Home) -> N
     cancelled = home.run("workflows", "cancel", name, "--reason", "not needed")
     assert cancelled.code == 0
     assert "is cancelled" in cancelled.out
-    assert home.run("workflows", "list", "--scheduled").out == "No scheduled workflows.\n"
+    assert home.run("workflows", "list", "--scheduled").out == "No workflows.\n"
     assert _calls(home, name) == 0
 
 
@@ -230,7 +230,7 @@ BAD = (
     Bad(
         "workflows list --state happy",
         2,
-        r"'happy' is not a valid workflow state\. States: pending",
+        r"no workflow state 'happy'\. States: pending",
     ),
     Bad("exec ls --at soon", 2, r"'soon' is not a valid time\. Use for example"),
     Bad("exec ls --at 2020-01-01T00:00Z", 2, r"has passed"),

@@ -116,9 +116,12 @@ class Workflows(Protocol):
         ...
 
     def find(
-        self, *, states: Iterable[WorkflowState] = (), limit: int = 1000
+        self, *, states: Iterable[WorkflowState] = (), after: str = "", limit: int = 1000
     ) -> Sequence[WorkflowRecord]:
-        """The newest in these states (all when none is named), newest first."""
+        """The newest in these states (all when none is named), newest first.
+
+        With `after`, those that are older than this workflow.
+        """
         ...
 
     async def cancel(

@@ -35,7 +35,7 @@ NOUNS = {
     "changes": "operator_sre.operations.changes",
     "exec": "operator_sre.faces.cli.exec",
     "tools": "operator_sre.faces.cli.tools",
-    "workflows": "operator_sre.faces.cli.workflows",
+    "workflows": "operator_sre.operations.workflows",
     "hub": "operator_sre.faces.cli.hub",
     "gate": "operator_sre.faces.cli.gate",
     "policy": "operator_sre.faces.cli.policy",

@@ -12,7 +12,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.live import Screen
-from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, keep_quiet
 from operator_sre.faces.cli.output import print_facts, print_json
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["document", "exec_", "execute", "foresee", "quiet"]
+__all__ = ["document", "exec_", "execute", "foresee"]
 
 SECONDS_MAX = 600
 NOBODY_READS_S = 0.5
@@ -73,7 +73,7 @@ def exec_(
     place = Path(cwd).absolute()
     if not place.is_dir():
         raise UsageError(f"There is no directory {str(place)!r}.", next_step="Name one with --cwd.")
-    config = quiet(config_of(context))
+    config = keep_quiet(config_of(context))
     wanted = Wanted(
         command[0] if len(command) == 1 else shlex.join(command),
         cwd=str(place),
@@ -107,7 +107,8 @@ def _schedule(config: Config, wanted: Wanted, at: str, *, as_json: bool) -> None
         foresee_workflow,
         moment_of,
     )
-    from operator_sre.faces.cli.workflows import print_scheduled
+    from operator_sre.faces.cli.noun import show
+    from operator_sre.operations.workflows import ScheduledWorkflow, scheduled_view
 
     with open_app(config) as app:
         workflow = command_workflow(wanted.action, subject=wanted.subject)
@@ -115,16 +116,10 @@ def _schedule(config: Config, wanted: Wanted, at: str, *, as_json: bool) -> None
         steps = foresee_workflow(app, workflow)
         work = add_workflow(app, workflow, at=moment, origin=Origin.COMMAND)
         record = run_until_stopped(work)
-    print_scheduled(record, steps, as_json=as_json)
-
-
-def quiet(config: Config) -> Config:
-    """Keep stderr for the command, unless a log level was set."""
-    from operator_sre.faces.cli.logs import set_up_logging
-
-    if config.sources["log_level"] == "default":
-        set_up_logging(style=config.values["log_format"], level="error")
-    return config
+    if as_json:
+        print_json({"workflow": record, "steps": steps})
+    else:
+        show(scheduled_view(ScheduledWorkflow(record, steps)))
 
 
 def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_json: bool) -> None:

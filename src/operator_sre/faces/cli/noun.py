@@ -11,9 +11,9 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, keep_quiet, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.operations.operation import Operation, Parameter, Table
+from operator_sre.operations.operation import Operation, Parameter, Table, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,13 +77,16 @@ def command_of(operation: Operation) -> Callable[..., None]:
         as_json = given.pop("as_json")
         answers = {name: given.pop(name) for name in ("yes", "propose") if operation.confirmation}
         request = _request(operation, given)
-        with opened(context) as app:
+        looks = bool(operation.looks) and getattr(request, operation.looks)
+        with opened(context, looks=looks) as app:
+            if operation.live:
+                keep_quiet(app.config)
             asked = operation.to_confirm(app, request)
             word = asked.destinations[0] if asked is not None and operation.is_typed else ""
             if asked is not None and crossed(app, asked, **answers, as_json=as_json, word=word):
                 found = operation.read_confirmed(app, request)
             else:
-                found = operation.perform(app, request)
+                found = operation.perform(app, request, tell=None if as_json else show)
             if inspect.iscoroutine(found):
                 from operator_sre.faces.cli.progress import waiting
                 from operator_sre.faces.cli.signals import run_until_stopped
@@ -92,7 +95,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
                     found = run_until_stopped(found)
             document = operation.document(found)
             if as_json:
-                told = {name: getattr(document, name) for name in operation.fields}
+                told = {name: getattr(document, name) for name in fields_of(type(document))}
                 hidden = {*operation.unprinted}
                 hidden |= {name for name in operation.printed_if_any if not told[name]}
                 print_json({name: value for name, value in told.items() if name not in hidden})

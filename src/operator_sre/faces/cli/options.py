@@ -26,6 +26,7 @@ __all__ = [
     "config_at",
     "config_of",
     "hoist",
+    "keep_quiet",
     "opened",
 ]
 
@@ -163,10 +164,19 @@ def _be_a_folder(home: Path) -> None:
         )
 
 
-@contextmanager
-def opened(context: typer.Context, **flags: str | None) -> Iterator[App]:
-    """The operator home of this call, open for the length of a `with`."""
-    from operator_sre.app.wiring import open_app
+def keep_quiet(config: Config) -> Config:
+    """Log only errors, so that stderr belongs to the command, unless a log level was set."""
+    from operator_sre.faces.cli.logs import set_up_logging
 
-    with open_app(config_of(context, **flags)) as app:
+    if config.sources["log_level"] == "default":
+        set_up_logging(style=config.values["log_format"], level="error")
+    return config
+
+
+@contextmanager
+def opened(context: typer.Context, *, looks: bool = False, **flags: str | None) -> Iterator[App]:
+    """The operator home of this call for the length of a `with`; `looks` creates none."""
+    from operator_sre.app.wiring import look_at_app, open_app
+
+    with (look_at_app if looks else open_app)(config_of(context, **flags)) as app:
         yield app

@@ -9,7 +9,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.consent import ProposeOption, YesOption, confirmed, crossed
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -156,10 +156,10 @@ def lease(
     from operator_sre.app.persons import myself
     from operator_sre.app.secrets import Lease, lease_asked, lease_draft, lease_secret, seconds_of
     from operator_sre.app.wiring import open_app
-    from operator_sre.faces.cli.exec import document, execute, quiet
+    from operator_sre.faces.cli.exec import document, execute
 
     wanted = Lease(name, command, variable, in_file, seconds_of(span))
-    config = quiet(config_of(context))
+    config = keep_quiet(config_of(context))
     with open_app(config) as home:
         asked = lease_asked(home, wanted)
         crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)

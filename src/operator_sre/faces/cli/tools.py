@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.exec import document, execute, foresee, quiet
-from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
+from operator_sre.faces.cli.exec import document, execute, foresee
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, keep_quiet
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -39,7 +39,7 @@ def list_(context: typer.Context, subject: SubjectOption = "", as_json: JsonOpti
     from operator_sre.app.tools import list_tools
     from operator_sre.app.wiring import look_at_app
 
-    with look_at_app(quiet(config_of(context))) as opened:
+    with look_at_app(keep_quiet(config_of(context))) as opened:
         found = list_tools(opened, subject)
     if as_json:
         print_json({"tools": [one.document for one in found]})
@@ -62,7 +62,7 @@ def show(
     from operator_sre.app.tools import show_tool
     from operator_sre.app.wiring import look_at_app
 
-    with look_at_app(quiet(config_of(context))) as opened:
+    with look_at_app(keep_quiet(config_of(context))) as opened:
         found = show_tool(opened, name, subject)
     if as_json:
         print_json({"tool": found.document})
@@ -99,7 +99,7 @@ def run(
     from operator_sre.app.tools import Call, call_document, propose_call
     from operator_sre.app.wiring import look_at_app
 
-    config = quiet(config_of(context))
+    config = keep_quiet(config_of(context))
     given = _document_at(json_args) if json_args else None
     call = Call(name, tuple(arg or ()), given, subject, target, reason)
     with look_at_app(config) as opened:
