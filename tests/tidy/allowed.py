@@ -13,6 +13,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "evals/src/operator_evals/app/trial_facts.py:Counting._write": (
         "whatever a plug-in's depot raises, nobody has acknowledged anything"
     ),
+    "evals/src/operator_evals/app/trial_facts.py:Counting.reads": (
+        "whatever a plug-in's depot raises, nothing could be read"
+    ),
     "evals/src/operator_evals/app/trial_facts.py:Counting._find_gone": (
         "whatever a plug-in's depot raises, nobody can tell what is gone"
     ),

@@ -46,13 +46,16 @@ class Outcome:
     why: str = ""
 
 
-def left_of(campaign: Campaign, known: Iterable[TrialFacts]) -> tuple[Planned, ...]:
-    """The trials that are not done; those that the harness itself failed are done again.
+def left_of(
+    campaign: Campaign, known: Iterable[TrialFacts], only: Sequence[Planned] | None = None
+) -> tuple[Planned, ...]:
+    """The trials (of these `only`) that are not done; those that the harness failed are done again.
 
     Those that have to be alone come last, so that nobody waits for them.
     """
     done = {trial.key for trial in known if trial.state is not TrialState.FAILED}
-    left = [trial for trial in plan_trials(campaign) if trial.key not in done]
+    every = plan_trials(campaign) if only is None else only
+    left = [trial for trial in every if trial.key not in done]
     return tuple(sorted(left, key=lambda trial: trial.scenario.alone))
 
 
@@ -75,7 +78,7 @@ class Conductor:
     """Runs what is left of a campaign.
 
     `run` does one trial in places that are its own, `keep` writes it down, `tell` is called
-    whenever something begins or ends.
+    whenever something begins or ends. `only` names its trials, where its matrix does not.
     """
 
     campaign: Campaign
@@ -83,6 +86,7 @@ class Conductor:
     keep: Callable[[TrialFacts], None]
     clock: Clock
     tell: Callable[[Progress], None] = lambda progress: None
+    only: Sequence[Planned] | None = None
     _running: list[str] = field(default_factory=list)
     _took_s: list[float] = field(default_factory=list)
     _done: list[TrialFacts] = field(default_factory=list)
@@ -92,8 +96,9 @@ class Conductor:
 
     async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
         """All that is left; cancelled, it keeps what is done and ends what runs."""
-        left = left_of(self.campaign, known)
-        self._before = len(plan_trials(self.campaign)) - len(left)
+        left = left_of(self.campaign, known, self.only)
+        every = plan_trials(self.campaign) if self.only is None else self.only
+        self._before = len(every) - len(left)
         self._left = len(left)
         self._usd = sum(trial.spent.usd for trial in known)
         paid = {variant.name for variant in self.campaign.variants if variant.mind is Mind.MODEL}

@@ -20,6 +20,7 @@ from operator_sre.codec import from_json, to_json
 __all__ = [
     "PUBLISHED",
     "Database",
+    "Generated",
     "Published",
     "Recorded",
     "must_be_written",
@@ -47,6 +48,15 @@ CREATE TABLE IF NOT EXISTS opinions (
 ) STRICT
 """
 
+# Trials of generated faults, which belong to no campaign: they add up at one revision of the code.
+# The table is made when there is the first of them.
+_GENERATED = """
+CREATE TABLE IF NOT EXISTS generated (
+    subject TEXT NOT NULL, revision TEXT NOT NULL, key TEXT NOT NULL, machine TEXT NOT NULL,
+    body TEXT NOT NULL, PRIMARY KEY (subject, revision, key)
+) STRICT
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -55,6 +65,14 @@ class Recorded:
     campaign: Campaign
     started_at: str
     machine: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A trial of a generated fault, and the machine and revision that it ran on."""
+
+    machine: Mapping[str, str]
+    facts: TrialFacts
 
 
 class Database:
@@ -119,6 +137,31 @@ class Database:
                 next_step=f"See its trials with: operator eval show {campaign}",
             )
         return from_json(TrialFacts, json.loads(row[0]))
+
+    def keep_generated(self, facts: TrialFacts, machine: Mapping[str, str]) -> None:
+        """Write one trial of a generated fault down, under the revision of the code."""
+        values = (
+            *(facts.scenario.subject, machine["revision"], facts.key),
+            *(_text(dict(machine)), _text(facts)),
+        )
+        self._write(_GENERATED, ())
+        self._write("INSERT OR REPLACE INTO generated VALUES (?, ?, ?, ?, ?)", values)
+
+    def generated(self, subject: str, revision: str | None) -> list[Generated]:
+        """The trials of generated faults of a subject, at one revision or the newest there is."""
+        made = "SELECT 1 FROM sqlite_master WHERE name = 'generated'"
+        if self._connection.execute(made).fetchone() is None:
+            return []
+        if revision is None:
+            sql = "SELECT revision FROM generated WHERE subject = ? ORDER BY rowid DESC LIMIT 1"
+            row = self._connection.execute(sql, (subject,)).fetchone()
+            revision = row[0] if row else ""
+        sql = "SELECT machine, body FROM generated WHERE subject = ? AND revision = ? ORDER BY key"
+        rows = self._connection.execute(sql, (subject, revision))
+        return [
+            Generated(json.loads(machine), from_json(TrialFacts, json.loads(body)))
+            for machine, body in rows
+        ]
 
     def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
         """What a model said to a question, by its digest, and what that cost; None: never asked."""

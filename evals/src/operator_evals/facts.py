@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_evals.campaign import Scenario
+from operator_evals.generated.observed import GeneratedFacts
 from operator_protocols.domain.budget import Spent
 
 __all__ = [
@@ -177,3 +178,4 @@ class TrialFacts:
     unread: int = 0
     overhead_s: float = 0.0  # what the harness itself took, beside rig, fault, waiting and hold
     ledger: str = ""  # the file of its exported ledger, beside the database
+    generated: GeneratedFacts | None = None  # what clients saw, where the fault was generated

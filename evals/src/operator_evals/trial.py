@@ -142,11 +142,18 @@ class Trial:
 
 
 async def run_trial(
-    planned: Planned, campaign: Campaign, cast: Cast, clock: Clock, *, began: float | None = None
+    planned: Planned,
+    campaign: Campaign,
+    cast: Cast,
+    clock: Clock,
+    *,
+    began: float | None = None,
+    follow: Callable[[Trial], Awaitable[None]] | None = None,
 ) -> TrialFacts:
     """Everything from the rig to its end; what was made is taken down in any case.
 
-    `began` is when somebody decided to do it, on the same clock.
+    `began` is when somebody decided to do it, on the same clock. `follow` waits for the end of what
+    was injected, where no list says what it breaks.
     """
     start = clock.monotonic() if began is None else began
     facts = TrialFacts(
@@ -160,7 +167,7 @@ async def run_trial(
     )
     trial = Trial(planned, campaign, cast, clock, start, facts)
     try:
-        await _run_course(trial)
+        await _run_course(trial, follow or _follow_listed)
     except OperatorError as error:
         trial.say(state=TrialState.FAILED, why=error.message)
     finally:
@@ -170,7 +177,7 @@ async def run_trial(
     return replace(trial.facts, moments=trial.moments, overhead_s=round(overhead_s, 3))
 
 
-async def _run_course(trial: Trial) -> None:
+async def _run_course(trial: Trial, follow: Callable[[Trial], Awaitable[None]]) -> None:
     cast = trial.cast
     async with trial.waiting():
         try:
@@ -198,11 +205,7 @@ async def _run_course(trial: Trial) -> None:
             trial.say(state=TrialState.INVALID, why=why)
             return
     trial.say(hit=hit)
-    if trial.planned.scenario.is_control:
-        await _follow_control(trial)
-    else:
-        trial.mark(fault_injected=trial.now())
-        await _follow_fault(trial)
+    await follow(trial)
     if trial.facts.state is TrialState.DONE:
         async with trial.waiting():
             after = await cast.place.look()
@@ -226,6 +229,15 @@ async def _wait_until_well(trial: Trial) -> str:
     if trial.cast.working.tickets():
         return "there was a ticket before anything was broken"
     return ""
+
+
+async def _follow_listed(trial: Trial) -> None:
+    """Wait for the end of a fault that a subject lists, or of a control."""
+    if trial.planned.scenario.is_control:
+        await _follow_control(trial)
+    else:
+        trial.mark(fault_injected=trial.now())
+        await _follow_fault(trial)
 
 
 async def _follow_fault(trial: Trial) -> None:

@@ -24,6 +24,7 @@ from operator_evals.campaign_file import choose, plan_trials, read_campaign, var
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, Recorded, must_be_written, open_database
 from operator_evals.facts import TrialFacts
+from operator_evals.generated.case import Case
 from operator_lab.app.rigs import check_rig
 from operator_lab.demo.play import crew_files
 from operator_protocols.domain.action import digest_of
@@ -52,6 +53,7 @@ __all__ = [
     "database_path",
     "held_alone",
     "ledger_folder",
+    "machine_of",
     "run_campaign",
 ]
 
@@ -242,8 +244,14 @@ def begin_campaign(facts: Database, campaign: Campaign, clock: SystemClock) -> S
     if same is not None:
         campaign = replace(campaign, parallel=same.campaign.parallel)
     at = clock.now().isoformat(timespec="seconds")
+    facts.begin(Recorded(campaign, at, machine_of()))
+    return facts.trials(campaign.name)
+
+
+def machine_of() -> dict[str, str]:
+    """This machine, the versions of what runs on it, and the revision of the code."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    machine = {
+    return {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "cores": str(os.cpu_count() or 0),
@@ -252,8 +260,6 @@ def begin_campaign(facts: Database, campaign: Campaign, clock: SystemClock) -> S
         "operator": __version__,
         "revision": code_revision(),
     }
-    facts.begin(Recorded(campaign, at, machine))
-    return facts.trials(campaign.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +272,11 @@ class Jobs:
     folder: Path
     ledgers: Path
     children: Children
+    generates: bool = False
+    stand_in: bool = False
 
-    async def run(self, planned: Planned) -> TrialFacts:
-        """One trial in a process of its own."""
+    async def run(self, planned: Planned, case: Case | None = None) -> TrialFacts:
+        """One trial in a process of its own; of this `case`, where faults are generated."""
         keys = (*_KEYS, *(model.key_env for model in self.config.models if model.key_env))
         job = Job(
             campaign=self.campaign,
@@ -280,6 +288,9 @@ class Jobs:
             began=time.monotonic(),
             minds=crew_files(self.config)["operator.toml"],
             passes=tuple(dict.fromkeys(keys)),
+            case=case,
+            generates=self.generates,
+            stand_in=self.stand_in,
         )
         try:
             return await self.children.run(job)

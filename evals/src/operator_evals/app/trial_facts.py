@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -55,6 +56,8 @@ ANSWER_S_MAX = 1.0
 PUT_S_MAX = 4.0
 READ_S_MAX = 4.0
 AGAIN_S = 0.3
+# So many of the last marks are read back while others are written.
+LATEST = 3
 # What a trial of half an hour has; a longer one is not watched to its end.
 MARKS_MAX = 4_000
 
@@ -82,6 +85,7 @@ class Counting:
         self._task: asyncio.Task[None] | None = None
         self._kept: list[str] = []
         self.counted = Counted()
+        self.acknowledged_at: float | None = None  # monotonic, of the last one
 
     def start(self) -> None:
         """Begin; the rig is up."""
@@ -100,6 +104,16 @@ class Counting:
             self.counted = Counted(len(self._kept), len(gone or ()), unread)
         return self.counted
 
+    async def reads(self) -> bool | None:
+        """Whether the last marks can be read; None where nothing was kept yet."""
+        if self._depot is None or not self._kept:
+            return None
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                return await self._depot.gone(self._kept[-LATEST:]) == frozenset()
+        except Exception:  # noqa: BLE001  whatever a stranger's depot raises
+            return False
+
     async def _write(self, depot: Depot) -> None:
         while len(self._kept) < MARKS_MAX:
             mark = secrets.token_hex(8)
@@ -110,6 +124,7 @@ class Counting:
                 is_acknowledged = False
             if is_acknowledged:
                 self._kept.append(mark)
+                self.acknowledged_at = time.monotonic()
             await asyncio.sleep(self._every_s)
 
     async def _find_gone(self, depot: Depot) -> frozenset[str] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from operator_evals.app.generated_trial import GeneratedFault, GeneratedWitness
 from operator_evals.app.trial_agents import ControlOfTrial, Knowing, VariantAtWork
 from operator_evals.app.trial_facts import Counting, LedgerWitness, Watched, depot_of
 from operator_evals.app.trial_rig import FaultOfTrial, Job, RigOfTrial, config_of_trial
@@ -22,7 +23,7 @@ from operator_evals.campaign import Mind
 from operator_evals.facts import TrialFacts
 from operator_evals.trial import Cast, Hurting, Working, run_trial
 from operator_protocols.errors import RigError
-from operator_sre.app.wiring import open_app
+from operator_sre.app.wiring import App, open_app
 from operator_sre.codec import from_json, to_json
 
 __all__ = ["Child", "Children", "main", "try_out"]
@@ -142,6 +143,12 @@ async def try_out(job: Job) -> TrialFacts:
     with open_app(config_of_trial(job)) as app:
         scenario = job.planned.scenario
         place = RigOfTrial(app, scenario.subject)
+        # The wall clock at the moment from which all times are counted.
+        began_at = app.clock.now() - timedelta(seconds=app.clock.monotonic() - job.began)
+        counting = Counting(lambda: depot_of(app, place, scenario.subject))
+        ledger = LedgerWitness(app, place, began_at, Path(job.ledger), counting)
+        if job.generates:
+            return await _try_generated(app, job, place, ledger)
         noise = tuple(
             fault
             for subject, _, fault in (word.rpartition(":") for word in job.campaign.noise)
@@ -156,12 +163,20 @@ async def try_out(job: Job) -> TrialFacts:
             hurting = fault = FaultOfTrial(place, job.planned, noise)
             if job.variant.mind is Mind.ORACLE:
                 working = Knowing(app, variant, fault, scenario)
-        # The wall clock at the moment from which all times are counted.
-        began_at = app.clock.now() - timedelta(seconds=app.clock.monotonic() - job.began)
-        counting = Counting(lambda: depot_of(app, place, scenario.subject))
-        witness = LedgerWitness(app, place, began_at, Path(job.ledger), counting)
-        cast = Cast(place, hurting, Watched(working, counting), witness)
+        cast = Cast(place, hurting, Watched(working, counting), ledger)
         return await run_trial(job.planned, job.campaign, cast, app.clock, began=job.began)
+
+
+async def _try_generated(
+    app: App, job: Job, place: RigOfTrial, ledger: LedgerWitness
+) -> TrialFacts:
+    """Do a trial whose fault is generated."""
+    fault = GeneratedFault(place, job, ledger.counting, app.clock)
+    working = Watched(VariantAtWork(app, job, place), ledger.counting)
+    cast = Cast(place, fault, working, GeneratedWitness(ledger, fault, app))
+    return await run_trial(
+        *(job.planned, job.campaign, cast, app.clock), began=job.began, follow=fault.follow
+    )
 
 
 async def _try_until_left(job: Job) -> TrialFacts:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from operator_evals.campaign import Campaign, Control, Mind, Planned, Variant, settings_of
 from operator_evals.facts import Reading, Snapshot
+from operator_evals.generated.case import Case
 from operator_lab import faults
 from operator_lab.app.rigs import fault_of, own_rig
 from operator_lab.rig import AnyRig
@@ -49,6 +50,8 @@ class Job:
     `folder` is its own and is removed afterwards, `ledger` is where its record goes, `command` how
     the operator is called, `minds` the models as operator.toml describes them, `passes` the
     variables with their keys. `began` is when it was decided to do it, in monotonic seconds.
+    Where it `generates` its fault, that is the `case`, or that of its seed; a `stand_in` has no
+    real servers.
     """
 
     campaign: Campaign
@@ -59,6 +62,9 @@ class Job:
     began: float
     minds: str = ""
     passes: tuple[str, ...] = ()
+    case: Case | None = None
+    generates: bool = False
+    stand_in: bool = False
 
     @property
     def variant(self) -> Variant:

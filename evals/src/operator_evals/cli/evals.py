@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operator_evals.cli import replays, worker
+from operator_evals.cli import generated, replays, worker
 from operator_evals.cli.tables import (
     campaign_rows,
     cell_rows,
@@ -395,6 +395,7 @@ def _show_comparisons(found: Sequence[Comparison], *, as_json: bool) -> None:
     print_list("comparisons", found, head, rows, none=none, as_json=as_json)
 
 
+generated.register(app)
 replays.register(app)
 worker.register(app)
 

@@ -14,18 +14,24 @@ __all__ = ["DEVELOPMENT_SEEDS", "generate", "mutated", "shrink", "smaller"]
 # Seeds from here on are for tests of finished work, and are never looked at while developing.
 DEVELOPMENT_SEEDS = 1000
 PRIMITIVES_MAX = 3
-SIGNALS = (
-    *("KILL", "STOP", "TERM", "INT", "HUP", "QUIT", "ABRT", "SEGV", "USR1", "USR2"),
-    *("ALRM", "PIPE", "XFSZ"),
-)
+# Signals that end or stop most programs are more likely than those that most ignore.
+SIGNALS = {
+    **dict.fromkeys(("KILL", "STOP"), 4),
+    **dict.fromkeys(("TERM", "SEGV", "ABRT"), 2),
+    **dict.fromkeys(("INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "PIPE", "XFSZ"), 1),
+}
+WEIGHTS = {
+    **dict.fromkeys((Kind.SIGNAL, Kind.SETTING, Kind.ADMIN, Kind.LINK, Kind.FILE), 3),
+    **dict.fromkeys((Kind.LIMIT, Kind.PORT, Kind.DISK, Kind.CLIENTS), 2),
+}
 # How likely it is that one, two or three primitives make a case.
 COUNTS = (0.6, 0.3, 0.1)
 TIMINGS = (0.64, 0.12, 0.14, 0.10)
 TEXTS = ("", "nonsense", "none", "127.0.0.1")
 DURATIONS = ("0s", "1ms", "50ms", "3s", "2m0s", "720h0m0s")
-DELAYS_S = (0.05, 0.3, 0.8, 1.5, 4.0)
-LOSSES = (0.05, 0.2, 0.5)
-LEFT_BYTES = (0, 4096, 65536, 1 << 20)
+DELAYS_S = (0.1, 0.4, 1.5, 4.0)
+LOSSES = (0.1, 0.3, 0.6)
+LEFT_BYTES = (0, 4096, 65536)
 LIMITS: dict[str, tuple[int, ...]] = {
     "memory": (16 << 20, 64 << 20, 256 << 20),
     "files": (3, 16, 64),
@@ -98,7 +104,7 @@ def _number(setting: Setting, chance: random.Random) -> str:
     now = float(setting.value or 0)
     low = 0.0 if setting.low is None else setting.low
     high = max(now * 100, 1000.0) if setting.high is None else setting.high
-    wanted = [low, low + 1, now / 10, now / 2, now * 2, now * 10, high]
+    wanted = [low, low + 1, now / 10, now * 10, high]
     able = [each for each in wanted if low <= each <= high]
     if setting.type is SettingType.INTEGER:
         whole = sorted({round(each) for each in able} - {round(now)})
@@ -136,8 +142,11 @@ def _primitive(surface: Surface, chance: random.Random) -> Primitive:
     able = {
         kind: [part for part in surface.parts if _is_able(surface, part, kind)] for kind in Kind
     }
-    kind = chance.choice([kind for kind in Kind if able[kind]])
-    part = chance.choice(able[kind])
+    kinds = [kind for kind in Kind if able[kind]]
+    (kind,) = chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])
+    # Kinds of parts count alike, however many there are of each.
+    role = chance.choice(sorted({part.kind for part in able[kind]}))
+    part = chance.choice([part for part in able[kind] if part.kind == role])
     return Primitive(kind, part.name, _arguments(surface, part, kind, chance))
 
 
@@ -164,7 +173,8 @@ def _arguments(surface: Surface, part: Part, kind: Kind, chance: random.Random) 
         case Kind.SIGNAL:
             children = not surface.stand_in and chance.random() < 0.3
             child = chance.randrange(12) if children else -1
-            return {"signal": chance.choice(SIGNALS), "child": child}
+            (name,) = chance.choices(list(SIGNALS), list(SIGNALS.values()))
+            return {"signal": name, "child": child}
         case Kind.SETTING:
             setting = chance.choice(part.settings)
             live = setting.live and chance.random() < 0.5
@@ -189,7 +199,7 @@ def _arguments(surface: Surface, part: Part, kind: Kind, chance: random.Random) 
         case Kind.DISK:
             return {"left_bytes": chance.choice(LEFT_BYTES)}
         case Kind.CLIENTS:
-            return {"action": chance.choice(CLIENTS), "count": chance.choice((20, 100, 300))}
+            return {"action": chance.choice(CLIENTS), "count": chance.choice((50, 150, 300))}
 
 
 def _file_arguments(part: Part, chance: random.Random) -> dict[str, Value]:
@@ -202,5 +212,5 @@ def _file_arguments(part: Part, chance: random.Random) -> dict[str, Value]:
         **place,
         **(spot if in_volume else {}),
         "action": chance.choice(FILE_ACTIONS),
-        "restart": chance.random() < 0.5,
+        "restart": chance.random() < 0.7,
     }

@@ -1,0 +1,106 @@
+"""The table of generated faults: how often each outcome, and the worst cases. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_evals.facts import TrialFacts
+from operator_evals.generated.case import Case
+from operator_evals.generated.outcome import GOOD, NEUTRAL, Judgement, Outcome, judge
+from operator_evals.score import Share, median, share
+
+__all__ = ["NOBODY", "Judged", "Tally", "judge_all", "tally"]
+
+# The variant without an agent, which says what a fault does by itself.
+NOBODY = "none"
+# The worst first.
+_WORST = (
+    Outcome.HARM,
+    Outcome.MISSED,
+    Outcome.FALSE_ALARM,
+    Outcome.UNFINISHED,
+    Outcome.ESCALATED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A trial with its outcome."""
+
+    facts: TrialFacts
+    judgement: Judgement
+
+    @property
+    def case(self) -> Case:
+        """What was injected."""
+        seen = self.facts.generated
+        return seen.case if seen else Case(self.facts.scenario.subject, self.facts.seed, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All trials of one subject and variant at one revision.
+
+    `outcomes` are shares of the trials that are not void. `handled` is repaired or escalated
+    usefully, of those in which something had to be done. `component_right` is of the trials in
+    which anything was said. `abstained` are those among them that named no cause: neither right nor
+    wrong.
+    """
+
+    subject: str
+    variant: str
+    revision: str
+    trials: int
+    void: int
+    outcomes: Mapping[str, Share]
+    handled: Share
+    component_right: Share
+    named: int
+    abstained: int
+    took_s_median: float | None
+    first_seed: int
+    last_seed: int
+    worst: tuple[Judged, ...]
+
+
+def judge_all(trials: Sequence[TrialFacts], variant: str) -> list[Judged]:
+    """The trials of a variant, each compared with the same case without an agent, if there is."""
+    alone = {trial.seed: trial for trial in trials if trial.variant == NOBODY}
+    return [
+        Judged(trial, judge(trial, None if variant == NOBODY else alone.get(trial.seed)))
+        for trial in sorted(trials, key=lambda trial: trial.seed)
+        if trial.variant == variant
+    ]
+
+
+def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -> Tally:
+    """Count them."""
+    found = [each.judgement for each in judged]
+    valid = [each for each in found if each.outcome is not Outcome.VOID]
+    needed = [each for each in valid if each.outcome not in NEUTRAL]
+    said = [each for each in valid if each.component_right is not None]
+    ended = [each.facts.moments.ended for each in judged]
+    bad = [each for each in judged if each.judgement.outcome in _WORST]
+    return Tally(
+        subject=subject,
+        variant=variant,
+        revision=revision,
+        trials=len(valid),
+        void=len(found) - len(valid),
+        outcomes={
+            outcome.value: share([each.outcome is outcome for each in valid])
+            for outcome in Outcome
+            if outcome is not Outcome.VOID
+        },
+        handled=share([each.outcome in GOOD for each in needed]),
+        component_right=share([each.component_right is True for each in said]),
+        named=sum(each.named for each in said),
+        abstained=sum(not each.named for each in said),
+        took_s_median=median([took_s for took_s in ended if took_s is not None]),
+        first_seed=min((each.facts.seed for each in judged), default=0),
+        last_seed=max((each.facts.seed for each in judged), default=0),
+        worst=tuple(
+            sorted(bad, key=lambda each: (_WORST.index(each.judgement.outcome), each.facts.seed))
+        ),
+    )
