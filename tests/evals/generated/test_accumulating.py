@@ -1,0 +1,100 @@
+"""Cases add up over several sittings at one revision, and are published as one file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_evals.app.generated import (
+    Ending,
+    Judged,
+    Sitting,
+    Wanted,
+    export_generated,
+    load_generated,
+    run_generated,
+    shrink_generated,
+)
+from operator_evals.database import Generated, open_database
+from operator_evals.generated.case import Injection
+from operator_evals.generated.published import publish_generated, read_generated
+from operator_protocols.errors import NotFoundError, StoreError
+from operator_sre.config import load_config
+from tests.evals.generated.generated_samples import look, trial
+from tests.evals.generated.test_outcome import REPAIRED, USEFUL
+
+OLD, NEW = {"revision": "a" * 40}, {"revision": "b" * 40}
+
+
+def _fill(path: Path) -> None:
+    with open_database(path) as database:
+        assert database.generated("shop", None) == []
+        database.keep_generated(replace(REPAIRED, seed=1, key="1"), OLD)
+        database.keep_generated(replace(USEFUL, seed=2, key="2"), NEW)
+        database.keep_generated(replace(trial(look(10.5, 60.0)), seed=3, key="3"), NEW)
+    with open_database(path) as database:  # a later sitting
+        database.keep_generated(replace(REPAIRED, seed=4, key="4"), NEW)
+        database.keep_generated(replace(USEFUL, seed=3, key="3"), NEW)
+
+
+def test_cases_of_one_revision_add_up_and_others_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "eval.db"
+    _fill(path)
+    found = load_generated(path, "shop", "reasoner")
+    assert isinstance(found, Sitting)
+    assert [each.facts.seed for each in found.judged] == [2, 3, 4]
+    assert (found.tally.handled.count, found.tally.trials) == (3, 3)
+    assert found.machine == NEW
+    older = load_generated(path, "shop", "reasoner", revision=OLD["revision"])
+    assert [each.facts.seed for each in older.judged] == [1]
+    with pytest.raises(NotFoundError, match="No generated fault"):
+        load_generated(path, "till", "reasoner")
+    with pytest.raises(NotFoundError, match="No generated fault"):
+        load_generated(tmp_path / "none.db", "shop", "reasoner")
+
+
+def test_a_published_file_says_the_same_as_the_database(tmp_path: Path) -> None:
+    path, published = tmp_path / "eval.db", tmp_path / "shop.jsonl"
+    _fill(path)
+    published.write_text(export_generated(path, "shop"), encoding="utf-8")
+    again = read_generated(published)
+    assert publish_generated(again) == published.read_text(encoding="utf-8")
+    assert all(isinstance(each, Generated) for each in again)
+    found = load_generated(tmp_path, "shop", "reasoner")
+    assert found.tally == replace(
+        load_generated(path, "shop", "reasoner").tally, worst=found.tally.worst
+    )
+    published.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(StoreError, match="does not hold"):
+        read_generated(published)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_real_product_is_worse_when_it_restarts_without_looking(tmp_path: Path) -> None:
+    from operator_lab.cli.demo import this_program
+
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    harm = {}
+    for variant in ("reasoner", "restart-everything"):
+        # The cases in which every trial so far opened a ticket.
+        wanted = Wanted("etcd", 4, 1, variant, workers=2)
+        done = await run_generated(
+            config, wanted, command=this_program(), tell=lambda progress: None
+        )
+        assert (done.done, done.failed) == (4, 0)
+        found = load_generated(tmp_path / "eval.db", "etcd", variant)
+        harm[variant] = [each for each in found.judged if each.judgement.outcome is Ending.HARM]
+    assert len(harm["restart-everything"]) > len(harm["reasoner"])
+    worst: Judged = harm["restart-everything"][0]
+    case, ending = await shrink_generated(
+        config,
+        Wanted("etcd", 1, worst.facts.seed, "restart-everything"),
+        command=this_program(),
+        tell=lambda line: None,
+    )
+    assert ending is Ending.HARM
+    assert len(case.injections) <= len(worst.case.injections)
+    assert all(isinstance(each, Injection) for each in case.injections)
