@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from operator_evals.generated.case import Kind, Primitive
+from operator_evals.generated.case import Kind, Primitive, Value
 from operator_evals.generated.clients import Canary, ClientView, endpoint_of
 from operator_evals.generated.config_file import replace_port, write_setting
 from operator_evals.generated.hostility import Hostility
@@ -61,7 +62,7 @@ async def test_a_primitive_of_every_kind_is_done_and_undone(rig: Rig, tmp_path: 
     async def value() -> str:
         return next(each.value for each in await server.settings() if each.name == name)
 
-    setting = {"name": name, "value": "7", "when": "now"}
+    setting: dict[str, Value] = {"name": name, "value": "7", "when": "now"}
     _, undo = await inflictor.inflict(Primitive(Kind.SETTING, "store", setting))
     assert await value() == "7"
     await undo()
@@ -75,14 +76,14 @@ async def test_a_primitive_of_every_kind_is_done_and_undone(rig: Rig, tmp_path: 
     command = Primitive(Kind.ADMIN, "store", {"command": "account_read_only", "about": ""})
     _, undo = await inflictor.inflict(command)
     await undo()
-    file = {"path": "store.conf", "action": "empty", "restart": False}
+    file: dict[str, Value] = {"path": "store.conf", "action": "empty", "restart": False}
     _, undo = await inflictor.inflict(Primitive(Kind.FILE, "store", file))
     place = seats_of(rig)["store"].home / "store.conf"
     assert place.read_text() == ""
     await undo()
     assert "listpack" in place.read_text()
-    limits = {"resource": "file_size", "value": 1 << 30}
-    slow = {"action": "slow", "other": "node-1", "amount": 0.1}
+    limits: dict[str, Value] = {"resource": "file_size", "value": 1 << 30}
+    slow: dict[str, Value] = {"action": "slow", "other": "node-1", "amount": 0.1}
     for primitive, ability in (
         (Primitive(Kind.LIMIT, "store", limits), Ability.LIMIT),
         (Primitive(Kind.LINK, "store", slow), Ability.SLOW),
@@ -93,10 +94,19 @@ async def test_a_primitive_of_every_kind_is_done_and_undone(rig: Rig, tmp_path: 
         (Primitive(Kind.SIGNAL, "node-1", {"signal": "KILL", "child": -1}), Ability.KILL),
     ):
         _, undo = await inflictor.inflict(primitive)
-        await eventually(lambda p=primitive, a=ability: a in rig.damage(p.target))
+        target = primitive.target
+        await eventually(partial(_is_hurt, rig, target, ability))
         await undo()
-        await eventually(lambda p=primitive: rig.damage(p.target) == frozenset())
+        await eventually(partial(_is_well, rig, target))
     await inflictor.stop()
+
+
+def _is_hurt(rig: Rig, target: str, ability: Ability) -> bool:
+    return ability in rig.damage(target)
+
+
+def _is_well(rig: Rig, target: str) -> bool:
+    return not rig.damage(target)
 
 
 async def test_what_cannot_be_done_is_refused(rig: Rig, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class Counting:
             return None
         try:
             async with asyncio.timeout(READ_S_MAX):
-                return await self._depot.gone(self._kept[-LATEST:]) == frozenset()
+                return await self._depot.find_lost(self._kept[-LATEST:]) == frozenset()
         except Exception:  # noqa: BLE001  whatever a stranger's depot raises
             return False
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["WHOLE", "Case", "Injection", "Kind", "Primitive", "Timing"]
+__all__ = ["WHOLE", "Case", "Injection", "Kind", "Primitive", "Timing", "Value"]
 
 Value = str | int | float | bool
 # The link of a part to everybody.

@@ -35,6 +35,7 @@ class PostgresDepot:
     def __init__(self, settings: SubjectSettings) -> None:
         self._settings = settings
         self._taker = ""
+        self._password = ""
 
     async def put(self, mark: str) -> bool:
         """Insert one row at the first server that takes it."""
@@ -69,11 +70,15 @@ class PostgresDepot:
         return [target for target in self._settings.targets() if target.kind == "server"]
 
     def _open(self, target: Target) -> AbstractAsyncContextManager[Session]:
-        # The application's own password lies in its directory.
-        homes = [
-            home for target in self._settings.targets() if (home := home_of(target)) is not None
-        ]
-        lines = (self._settings.secret(str(home / PASSWORDS_FILE)) for home in homes)
-        password = next(filter(None, (password_in(text, SHOP) for text in lines)), "")
-        timeout_s = self._settings.timeout_s
-        return open_session(target, Login(SHOP, password), timeout_s=timeout_s, read_only=False)
+        login = Login(SHOP, self._find_password())
+        return open_session(target, login, timeout_s=self._settings.timeout_s, read_only=False)
+
+    def _find_password(self) -> str:
+        """The application's own, which lies in its directory; kept, as a client keeps it."""
+        if not self._password:
+            targets = self._settings.targets()
+            homes = [home for target in targets if (home := home_of(target)) is not None]
+            lines = (self._settings.secret(str(home / PASSWORDS_FILE)) for home in homes)
+            found = (password_in(text, SHOP) for text in lines)
+            self._password = next(filter(None, found), "")
+        return self._password
