@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.observation import Seen, Violation
+from operator_protocols.domain.observation import Seen, Trouble, Violation
 from operator_protocols.domain.run import Answer, Ask, Briefing, Budget, Escalate, Finish
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -307,6 +307,38 @@ def test_words_mean_what_they_say() -> None:
     assert meaning("pager says: latency is high; our own look finds nothing wrong") == "unconfirmed"
     assert set(OUTCOMES[WORDS]) == {"nothing", *TROUBLES}
     assert sum(HEALTHY[WORDS].values()) == pytest.approx(1.0)
+
+
+def _weigh(broken: Violation, *seen: Seen) -> dict[tuple[str, str], float]:
+    told = briefing(broken)
+    ask = _first(replace(told, observation=replace(told.observation, seen=seen)))
+    weights = case_from(ask).belief.weights
+    return {(one.cause.name, one.target): weight for one, weight in weights.items()}
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_other_words_for_a_stated_trouble_change_no_diagnosis(trouble: Trouble) -> None:
+    plain = replace(violation("node-1"), trouble=trouble, detail="it does not hold")
+    for detail in ("quorum lost", "disk full", "it did not answer in time", ""):
+        assert _weigh(replace(plain, detail=detail)) == _weigh(plain)
+
+
+def test_a_stated_trouble_counts_as_much_as_the_words_that_name_it() -> None:
+    for trouble, detail in (
+        (Trouble.QUORUM, "the majority is gone"),
+        (Trouble.UNCONFIRMED, "pager: slow; Operator's own check finds nothing wrong"),
+        (Trouble.NOTHING, "it does not hold"),
+    ):
+        stored = replace(violation("node-1"), detail=detail)
+        assert _weigh(replace(stored, trouble=trouble, detail="x")) == _weigh(stored)
+
+
+def test_a_check_that_fails_on_this_side_blames_no_target() -> None:
+    broken = violation("node-1")
+    late = "the probe did not answer in time"
+    ours = _weigh(broken, Seen("node-1", problem=late, trouble=Trouble.NOTHING))
+    assert ours == _weigh(broken)
+    assert ours != _weigh(broken, Seen("node-1", problem=late))
 
 
 @pytest.mark.parametrize(

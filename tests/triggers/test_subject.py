@@ -9,7 +9,7 @@ import pytest
 
 from operator_protocols.domain.alert import Alert, AlertChange
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Alerts, Invariant, Subject
@@ -112,8 +112,9 @@ async def test_an_alert_that_our_own_look_does_not_confirm_says_so(
 ) -> None:
     subject = _with(Shop({"node-1": up}), alert())
     check, _ = await run_check(subject, HeldClock(), timeout_s=5.0)
-    (told,) = [one.detail for one in check.findings if (one.invariant, one.target) == ALERT]
-    assert ("own check finds nothing wrong" in told) is doubted
+    (found,) = [one for one in check.findings if (one.invariant, one.target) == ALERT]
+    assert ("own check finds nothing wrong" in found.detail) is doubted
+    assert (found.trouble is Trouble.UNCONFIRMED) is doubted
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from operator_protocols.domain.observation import (
     CheckResult,
     Finding,
     Observation,
+    Trouble,
     Violation,
     key_of,
 )
@@ -223,20 +224,21 @@ def findings_of(invariants: Iterable[Invariant], observation: Observation) -> tu
     """What every invariant says of a look, and whether it could be seen at all. Pure."""
     blind = observation.problem
     # An observer that cannot see is a break of its own, so that silence opens a ticket.
-    seen = [(observation.subject, blind)]
+    seen: list[tuple[str, str, Trouble | None]] = [(observation.subject, blind, None)]
     if not blind:
-        seen += [(one.target, one.problem) for one in observation.seen]
+        seen += [(part.target, part.problem, part.trouble) for part in observation.seen]
     findings = []
-    for target, problem in seen:
+    for target, problem, trouble in seen:
         health = Health.BROKEN if problem else Health.HEALTHY
         detail = f"it cannot be observed: {problem}" if problem else ""
-        findings.append(Finding(OBSERVABLE, target, health, detail))
+        findings.append(Finding(OBSERVABLE, target, health, detail, trouble=trouble))
     for invariant in () if blind else invariants:
         try:
             findings += tuple(invariant.check(observation))
         except Exception as error:  # noqa: BLE001  a check that crashes knows nothing
             detail = f"the check of {invariant.name} failed: {type(error).__name__}: {error}"
-            findings.append(Finding(OBSERVABLE, observation.subject, Health.BROKEN, detail))
+            crash = (OBSERVABLE, observation.subject, Health.BROKEN, detail)
+            findings.append(Finding(*crash, trouble=Trouble.NOTHING))
             findings += [
                 Finding(invariant.name, one.target, Health.UNKNOWN, detail)
                 for one in observation.seen
@@ -259,7 +261,9 @@ def advance(before: Sequence[Condition], check: CheckResult) -> tuple[Condition,
     after = [_next_condition(subject, known.get(place), one, at) for place, one in worst.items()]
     for place, one in known.items():
         if place not in worst:
-            silent = Finding(one.invariant, one.target, Health.UNKNOWN, one.detail)
+            silent = Finding(
+                *(one.invariant, one.target, Health.UNKNOWN, one.detail), trouble=one.trouble
+            )
             after.append(_next_condition(subject, one, silent, at))
     return tuple(after)
 
@@ -272,10 +276,12 @@ def _next_condition(
         broken = at if health is Health.BROKEN else None
         first = (at,) if broken else ()
         return Condition(
-            subject, finding.invariant, finding.target, health, at, broken, detail, first
+            *(subject, finding.invariant, finding.target, health, at, broken, detail, first),
+            trouble=finding.trouble,
         )
     same = before.health is health
-    if same and before.detail == detail and (before.broken_since or health is not Health.BROKEN):
+    unchanged = before.detail == detail and before.trouble is finding.trouble
+    if same and unchanged and (before.broken_since or health is not Health.BROKEN):
         return before  # nearly always; and what is the same need not be written again
     broken_since, breaks = before.broken_since, before.breaks
     if health is Health.BROKEN and broken_since is None:
@@ -294,6 +300,7 @@ def _next_condition(
         broken_since=broken_since,
         detail=detail,
         breaks=breaks,
+        trouble=finding.trouble,
     )
 
 
@@ -360,6 +367,7 @@ def violations_of(
                     severity=severity,
                     detail=one.detail,
                     since=one.broken_since,
+                    trouble=one.trouble,
                 )
             )
     return tuple(found)

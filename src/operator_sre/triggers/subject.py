@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.health import Health, Severity, worst
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Alerts, Clock, Invariant, Subject
 
@@ -48,7 +48,8 @@ class AlertInvariant:
             if firing:
                 own = ours(target)
                 detail = f"{_quote_alerts(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
-                yield Finding(self.name, target, Health.BROKEN, detail, own=own)
+                trouble = Trouble.UNCONFIRMED if own is Health.HEALTHY else None
+                yield Finding(self.name, target, Health.BROKEN, detail, own, trouble)
                 continue
             health = Health.HEALTHY if self.own is None else ours(target)
             detail = (

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Level, Risk
@@ -112,6 +113,7 @@ async def test_a_command_that_hangs_is_ended_and_shows_nothing(
     tried.timeout_s = 0.4
     seen = await tried.seen()
     assert "took too long" in seen.problem
+    assert seen.trouble is Trouble.NOTHING, "the reason lies on this side"
     assert await tried.health() is Health.UNKNOWN
 
 

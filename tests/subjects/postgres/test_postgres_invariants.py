@@ -10,7 +10,7 @@ import pytest
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 from operator_protocols.errors import ConfigError
-from operator_protocols.kit.invariant import WELL, broken
+from operator_protocols.kit.invariant import WELL, broken, unknown
 from operator_protocols.kit.units import format_bytes
 from operator_protocols.ports import Invariant
 from operator_sre.subjects.postgres.invariants import (
@@ -259,9 +259,9 @@ def test_how_readings_become_judgements() -> None:
     assert amount(Seen("a", {"x": 2}, "a problem"), "x") is None
     measure = Measure("", "x", "part", "", "{value}")
     assert measure(seen, Thresholds()) == broken("2")
-    assert replace(measure, reading="y")(seen, Thresholds()) == (Health.UNKNOWN, "not allowed")
-    assert unseen(seen) == (Health.UNKNOWN, "refused")
+    assert replace(measure, reading="y")(seen, Thresholds()) == unknown("not allowed")
+    assert unseen(seen) == unknown("refused")
     (found,) = _findings(CLIENT_DOWN, Seen("c", {"kind": "client", "running": True})).values()
-    assert (found.health, found.detail) == WELL
+    assert (found.health, found.detail) == (WELL.health, WELL.detail)
     assert not is_client(seen)
     assert format_bytes(5 << 20) == "5 MB"

@@ -5,21 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from operator_protocols.domain.health import Health, Severity, worst
 
-__all__ = ["CheckResult", "Finding", "Observation", "Seen", "Value", "Violation", "key_of"]
+__all__ = [
+    "CheckResult",
+    "Finding",
+    "Observation",
+    "Seen",
+    "Trouble",
+    "Value",
+    "Violation",
+    "key_of",
+]
 
 Value = bool | int | float | str | None
 
 
+class Trouble(StrEnum):
+    """What is wrong, for agents that search for the cause.
+
+    NOTHING blames no target, such as an observation that failed on this machine. UNCONFIRMED is an
+    alert of another system at a target where Operator's own checks find nothing wrong.
+    """
+
+    NOTHING = "nothing"
+    UNCONFIRMED = "unconfirmed"
+    NO_SPACE = "no_space"
+    FILES = "files"
+    MEMORY = "memory"
+    ADDRESS = "address"
+    CREDENTIAL = "credential"
+    QUORUM = "quorum"
+    DRIFT = "drift"
+    OVERLOAD = "overload"
+    LOG = "log"
+    SLOW = "slow"
+    DEPENDENCY = "dependency"
+    REFUSED = "refused"
+    SILENCE = "silence"
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The readings of one Target; `problem` says why it could not be observed."""
+    """The readings of one Target; `problem` says why it could not be observed.
+
+    `trouble` is what the problem means, where that is known.
+    """
 
     target: str
     readings: Mapping[str, Value] = field(default_factory=dict)
     problem: str = ""
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +81,8 @@ class Observation:
 class Finding:
     """What one Invariant says of one Target after one Observation.
 
-    `own` is Operator's own result where `health` is what another system reports.
+    `own` is Operator's own result where `health` is what another system reports. Without a
+    `trouble`, an agent has to read the detail.
     """
 
     invariant: str
@@ -51,6 +90,7 @@ class Finding:
     health: Health
     detail: str = ""
     own: Health | None = None
+    trouble: Trouble | None = None
 
 
 def key_of(subject: str, target: str, invariant: str) -> str:
@@ -104,6 +144,7 @@ class Violation:
     severity: Severity
     detail: str
     since: datetime
+    trouble: Trouble | None = None
 
     @property
     def key(self) -> str:

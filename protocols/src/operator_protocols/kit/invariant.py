@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 
 __all__ = ["WELL", "Opinion", "PartInvariant", "broken", "number_of", "unknown"]
 
-Opinion = tuple[Health, str]
-WELL: Opinion = (Health.HEALTHY, "")
+
+class Opinion(NamedTuple):
+    """What a check says of one target."""
+
+    health: Health
+    detail: str
+    trouble: Trouble | None = None
+
+    def to_finding(
+        self, invariant: str, target: str, *, otherwise: Trouble | None = None
+    ) -> Finding:
+        """The finding; `otherwise` is its trouble where the opinion states none."""
+        trouble = self.trouble or otherwise
+        return Finding(invariant, target, self.health, self.detail, trouble=trouble)
 
 
-def broken(detail: str) -> Opinion:
+WELL = Opinion(Health.HEALTHY, "")
+
+
+def broken(detail: str, trouble: Trouble | None = None) -> Opinion:
     """It does not hold."""
-    return Health.BROKEN, detail
+    return Opinion(Health.BROKEN, detail, trouble)
 
 
 def unknown(detail: str) -> Opinion:
     """The invariant cannot be decided."""
-    return Health.UNKNOWN, detail
+    return Opinion(Health.UNKNOWN, detail)
 
 
 def number_of(seen: Seen, name: str) -> float | None:
@@ -36,6 +52,7 @@ class PartInvariant:
 
     `judge` is asked about a part that could be observed; None: it does not apply to this part.
     With `adopts_strangers` a part that was read without a kind counts as one of the first kind.
+    `trouble` is what a break means, unless the opinion says otherwise.
     """
 
     name: str
@@ -45,6 +62,7 @@ class PartInvariant:
     kinds: tuple[str, ...]
     judge: Callable[[Seen], Opinion | None]
     adopts_strangers: bool = False
+    trouble: Trouble | None = None
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for every part; UNKNOWN for a part without an observation."""
@@ -54,4 +72,4 @@ class PartInvariant:
                 continue
             opinion = unknown(seen.problem) if seen.problem else self.judge(seen)
             if opinion is not None:
-                yield Finding(self.name, seen.target, *opinion)
+                yield opinion.to_finding(self.name, seen.target, otherwise=self.trouble)

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation, Trouble
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.observation import Observation
     from operator_protocols.domain.silence import Silence
     from operator_protocols.domain.ticket import Ticket
     from operator_protocols.domain.watcher import Watcher
@@ -52,6 +52,7 @@ class Condition:
     broken_since: datetime | None
     detail: str = ""
     breaks: tuple[datetime, ...] = ()
+    trouble: Trouble | None = None
 
     def flapping(self, now: datetime) -> bool:
         """True when it broke again and again within the last minutes."""

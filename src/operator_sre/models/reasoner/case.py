@@ -11,7 +11,7 @@ from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, S
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, VAGUE
-from operator_sre.models.reasoner.outcomes import WORDS, meaning
+from operator_sre.models.reasoner.outcomes import TROUBLES, WORDS, meaning
 from operator_sre.models.reasoner.probes import PROBES, Probe
 
 __all__ = ["Case", "Reading", "case_from"]
@@ -143,16 +143,23 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
     for violation in violations:
         # The current error counts: the ticket has the first one.
         errors: list[str] = []
+        stated = [] if violation.trouble is None else [violation.trouble.value]
         for seen in briefing.observation.seen:
             if seen.target == violation.target:
                 named = sorted(name for name in seen.readings if name.endswith("error"))
                 texts = [seen.readings[name] for name in named]
-                errors += [
-                    text for text in (*texts, seen.problem) if isinstance(text, str) and text
-                ]
-        now = " ".join(errors) or violation.detail
-        text = f"{violation.invariant.replace('_', ' ')}: {now}"
-        words.setdefault(meaning(text) or "nothing", violation.target)
+                if seen.trouble is None:
+                    texts.append(seen.problem)
+                else:
+                    stated.append(seen.trouble.value)
+                errors += [text for text in texts if isinstance(text, str) and text]
+        text = " ".join(errors)
+        if violation.trouble is None:
+            # A plug-in states no trouble, nor does a ticket of an earlier version.
+            text = f"{violation.invariant.replace('_', ' ')}: {text or violation.detail}"
+        named_troubles = {meaning(text), *stated}
+        word = next((name for name in TROUBLES if name in named_troubles), "nothing")
+        words.setdefault(word, violation.target)
     telling = {word: target for word, target in words.items() if word != "nothing"}
     return list((telling or words).items())
 

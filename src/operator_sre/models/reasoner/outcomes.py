@@ -20,10 +20,12 @@ __all__ = [
 # The text of the violations: it costs no probe.
 WORDS = "words"
 
-# Which trouble a text names, the most specific first.
+# Which trouble a text names, the most specific first. The texts are those of other systems: log
+# lines, the output of commands, alerts. Findings of subjects state their trouble as data.
 TROUBLES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
+        # Only in tickets that were stored before findings stated their trouble.
         "unconfirmed": r"own (look|checks?|observations?) finds? nothing wrong",
         "no_space": r"no space left|disk (is )?(nearly |almost )?full|\bENOSPC\b|write to its disk"
         r"|quota exceeded|disk[_ ](full|space)",

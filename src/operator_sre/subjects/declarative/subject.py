@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Observation, Seen
+from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
@@ -73,28 +73,33 @@ class DeclarativeSubject:
         results = await asyncio.gather(*(self._observe(probe, target, pace) for probe in probes))
         readings: Readings = {KIND: target.kind}
         problems: list[str] = []
-        for declared, (values, problem) in zip(probes, results, strict=True):
+        blamed = False
+        for declared, (values, problem, ours) in zip(probes, results, strict=True):
             readings |= {f"{declared.name}.{field}": value for field, value in values.items()}
             if problem:
                 problems.append(f"{declared.name}: {problem}")
-        return Seen(target.name, readings, "; ".join(problems)[:PROBLEM_CHARACTERS_MAX])
+                blamed = blamed or not ours
+        trouble = Trouble.NOTHING if problems and not blamed else None
+        why = "; ".join(problems)[:PROBLEM_CHARACTERS_MAX]
+        return Seen(target.name, readings, why, trouble)
 
     async def _observe(
         self, declared: DeclaredProbe, target: Target, pace: _Pace
-    ) -> tuple[Readings, str]:
+    ) -> tuple[Readings, str, bool]:
+        """The values, why there are none, and whether the reason lies on this side."""
         limit_s = self._settings.timeout_s
         timeout_s = min(declared.timeout_s or limit_s, limit_s)
         place = Place(target, self._settings, timeout_s, self._links, declared.name)
         async with pace.turn():
             try:
                 async with asyncio.timeout(timeout_s + ENDING_S):
-                    return await declared.probe.observe(place), ""
+                    return await declared.probe.observe(place), "", False
             except Blind as blind:
-                return {}, str(blind)
+                return {}, str(blind), blind.ours
             except TimeoutError:
-                return {}, "the observation took too long"
+                return {}, "the observation took too long", True
             except Exception as error:  # noqa: BLE001  one target must not blind us for the others
-                return {}, f"the observation failed: {type(error).__name__}"
+                return {}, f"the observation failed: {type(error).__name__}", True
 
 
 class _Pace:

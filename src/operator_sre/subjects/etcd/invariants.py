@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -75,6 +75,7 @@ class MemberInvariant:
     severity: Severity
     grace_s: float
     judge: Callable[[Seen, Observation], Opinion | None]
+    trouble: Trouble = Trouble.NOTHING
     judges_down: bool = False
 
     def check(self, observation: Observation) -> Iterable[Finding]:
@@ -89,7 +90,7 @@ class MemberInvariant:
             else:
                 opinion = unknown(NO_ANSWER)
             if opinion is not None:
-                yield Finding(self.name, seen.target, *opinion)
+                yield opinion.to_finding(self.name, seen.target, otherwise=self.trouble)
 
 
 _Row = tuple[str, str, Severity, float]
@@ -124,15 +125,35 @@ _OF_MEMBERS: tuple[_Row, ...] = (
     ("log_oversized", "No log is too large.", Severity.WARNING, 0.0),
 )
 _CHECKED_WHEN_DOWN = ("member_down", "disk_full", "log_oversized")
+_TROUBLES = {
+    "quorum_lost": Trouble.QUORUM,
+    "not_let_in": Trouble.CREDENTIAL,
+    "no_leader": Trouble.QUORUM,
+    "slow_read": Trouble.SLOW,
+    "slow_write": Trouble.SLOW,
+    "peer_unreachable": Trouble.DEPENDENCY,
+    "settings_agree": Trouble.DRIFT,
+    "disk_full": Trouble.NO_SPACE,
+    "log_oversized": Trouble.LOG,
+}
 
 
 def invariants_of(options: Options) -> Sequence[Invariant]:
     """The invariants of the cluster and of its members, with the thresholds of one subject."""
     cluster, members = ClusterJudge(options), MemberJudge(options)
     return (
-        *(PartInvariant(*row, (CLUSTER,), getattr(cluster, row[0])) for row in _OF_CLUSTER),
         *(
-            MemberInvariant(*row, getattr(members, row[0]), row[0] in _CHECKED_WHEN_DOWN)
+            PartInvariant(
+                *(*row, (CLUSTER,), getattr(cluster, row[0])),
+                trouble=_TROUBLES.get(row[0], Trouble.NOTHING),
+            )
+            for row in _OF_CLUSTER
+        ),
+        *(
+            MemberInvariant(
+                *(*row, getattr(members, row[0]), _TROUBLES.get(row[0], Trouble.NOTHING)),
+                judges_down=row[0] in _CHECKED_WHEN_DOWN,
+            )
             for row in _OF_MEMBERS
         ),
     )

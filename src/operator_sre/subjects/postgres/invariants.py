@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen, Value
+from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble, Value
 from operator_protocols.errors import ConfigError
 from operator_protocols.kit.invariant import (
     WELL,
@@ -160,13 +160,14 @@ class ServerRule:
     grace_s: float
     judge: Judge
     thresholds: Thresholds
+    trouble: Trouble = Trouble.NOTHING
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for every server that it applies to."""
         for seen in observation.seen:
             opinion = None if is_client(seen) else self.judge(seen, self.thresholds)
             if opinion is not None:
-                yield Finding(self.name, seen.target, *opinion)
+                yield opinion.to_finding(self.name, seen.target, otherwise=self.trouble)
 
 
 def _judge_up(seen: Seen, limits: Thresholds) -> Opinion | None:
@@ -274,6 +275,14 @@ _RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
     ("settings_pending_restart", Severity.INFO, 30.0, _PENDING),
     ("log_size", Severity.INFO, 0.0, _LOG),
 )
+_TROUBLES = {
+    "disk_space": Trouble.NO_SPACE,
+    "high_latency": Trouble.SLOW,
+    "bad_configuration": Trouble.DRIFT,
+    "settings_not_loaded": Trouble.DRIFT,
+    "settings_pending_restart": Trouble.DRIFT,
+    "log_size": Trouble.LOG,
+}
 SYMPTOMS: Mapping[str, Measure] = {
     judge.symptom: judge for *_, judge in _RULES if isinstance(judge, Measure)
 }
@@ -320,7 +329,7 @@ class NoPrimary:
                 opinion = unknown(f"the role of {hidden[0].target} is unknown")
             else:
                 opinion = broken("no server is a primary")
-            yield Finding(self.name, seen.target, *opinion)
+            yield opinion.to_finding(self.name, seen.target, otherwise=Trouble.NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +351,7 @@ class TwoPrimaries:
             elif seen.target in primaries and len(primaries) > 1:
                 others = ", ".join(name for name in primaries if name != seen.target)
                 opinion = broken(f"{others} is also a primary")
-            yield Finding(self.name, seen.target, *opinion)
+            yield opinion.to_finding(self.name, seen.target, otherwise=Trouble.NOTHING)
 
 
 def _judge_client(seen: Seen) -> Opinion:
@@ -353,7 +362,8 @@ def _judge_client(seen: Seen) -> Opinion:
 
 
 CLIENT_DOWN = PartInvariant(
-    *("client_down", "Every client runs.", Severity.WARNING, 0.0, ("client",), _judge_client)
+    *("client_down", "Every client runs.", Severity.WARNING, 0.0, ("client",), _judge_client),
+    trouble=Trouble.NOTHING,
 )
 
 
@@ -361,7 +371,10 @@ def invariants_of(thresholds: Thresholds, *, ignored: Iterable[str] = ()) -> tup
     """All invariants except the ignored ones."""
     left_out = frozenset(ignored)
     every: tuple[Invariant, ...] = (
-        *(ServerRule(*rule, thresholds) for rule in _RULES),
+        *(
+            ServerRule(*rule, thresholds, _TROUBLES.get(rule[0], Trouble.NOTHING))
+            for rule in _RULES
+        ),
         *(NoPrimary(), TwoPrimaries(), CLIENT_DOWN),
     )
     return tuple(invariant for invariant in every if invariant.name not in left_out)

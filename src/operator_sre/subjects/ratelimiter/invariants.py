@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Seen
+from operator_protocols.domain.observation import Seen, Trouble
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -67,6 +67,13 @@ _ROWS: tuple[tuple[str, str, Severity, float, tuple[str, ...]], ...] = (
     ("node_draining", "no node stays drained", INFO, 600, NODE),
     ("log_size", "no log is too large", INFO, 0, ALL_BUT_SENTINELS),
 )
+_TROUBLES = {
+    "high_latency": Trouble.SLOW,
+    "counter_drift": Trouble.DRIFT,
+    "limits_differ": Trouble.DRIFT,
+    "configuration_drift": Trouble.DRIFT,
+    "log_size": Trouble.LOG,
+}
 # Invariants that are checked for a process that does not answer.
 _CHECKED_WHEN_SILENT = ("node_down", "redis_disconnected", "sentinel_down", "log_size")
 
@@ -83,6 +90,7 @@ def invariants_with(options: Mapping[str, Any]) -> tuple[PartInvariant, ...]:
             *row,
             method if row[0] in _CHECKED_WHEN_SILENT else of_answer(method),
             adopts_strangers=row[0] in ("node_down", "redis_disconnected"),
+            trouble=_TROUBLES.get(row[0], Trouble.NOTHING),
         )
         for row in _ROWS
         for method in (getattr(judge, row[0]),)
@@ -159,8 +167,9 @@ class Judge:
             return silence
         if seen.readings.get("store_connected"):
             return WELL
-        why = seen.readings.get("store_error") or "no reason given"
-        return broken(f"cannot reach the store: {why}")
+        if error := seen.readings.get("store_error"):
+            return broken(f"cannot reach the store: {error}")
+        return broken("cannot reach the store: no reason given", Trouble.DEPENDENCY)
 
     def high_latency(self, seen: Seen) -> Opinion:
         # A node that reports sustained latency is judged by that, not by a single slow check.
@@ -220,8 +229,12 @@ class Judge:
             return None
         if "refuses_writes" not in readings:
             return _not_reported(seen)
-        refuses = readings["refuses_writes"] is True
-        return broken(str(readings.get("refuses_because", ""))) if refuses else WELL
+        if readings["refuses_writes"] is not True:
+            return WELL
+        trouble = Trouble.MEMORY if readings.get("refuses_kind") == "memory" else None
+        if readings.get("refuses_kind") == "disk" and not readings.get("disk_ok"):
+            trouble = Trouble.NO_SPACE
+        return broken(str(readings.get("refuses_because", "")), trouble)
 
     def store_memory(self, seen: Seen) -> Opinion | None:
         share = number_of(seen, "memory_share")

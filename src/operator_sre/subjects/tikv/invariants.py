@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Seen
+from operator_protocols.domain.observation import Seen, Trouble
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -36,14 +36,20 @@ Rule = Callable[[Options], PartInvariant]
 
 
 def _rule(
-    name: str, sentence: str, severity: Severity, grace_s: float, *kinds: str
+    name: str,
+    sentence: str,
+    severity: Severity,
+    grace_s: float,
+    *kinds: str,
+    trouble: Trouble = Trouble.NOTHING,
 ) -> Callable[[Judge], Rule]:
     """The decorated function checks every target of these kinds."""
 
     def bind(judge: Judge, options: Options) -> PartInvariant:
         scaled_s = min(GRACE_S_MAX, grace_s * options.grace_ratio)
         return PartInvariant(
-            name, sentence, severity, scaled_s, kinds, lambda seen: judge(seen, options)
+            *(name, sentence, severity, scaled_s, kinds, lambda seen: judge(seen, options)),
+            trouble=trouble,
         )
 
     return lambda judge: partial(bind, judge)
@@ -139,6 +145,7 @@ def _store_disconnected(seen: Seen, options: Options) -> Opinion:
     WARNING,
     30.0,
     STORE,
+    trouble=Trouble.DEPENDENCY,
 )
 def _store_unreachable(seen: Seen, options: Options) -> Opinion | None:
     if (opinion := _require_serving(seen)) is not None:
@@ -161,7 +168,14 @@ def _pd_down(seen: Seen, options: Options) -> Opinion:
     return WELL if reachable else broken(str(seen.readings.get("error") or "does not answer"))
 
 
-@_rule("high_latency", "The p99 latency of every store is low.", WARNING, 30.0, STORE)
+@_rule(
+    "high_latency",
+    "The p99 latency of every store is low.",
+    WARNING,
+    30.0,
+    STORE,
+    trouble=Trouble.SLOW,
+)
 def _high_latency(seen: Seen, options: Options) -> Opinion:
     if (opinion := _require_pace(seen)) is not None:
         return opinion
@@ -182,7 +196,12 @@ def _apply_lag(seen: Seen, options: Options) -> Opinion:
 
 
 @_rule(
-    "peers_unreachable", "Every store reaches all other stores that are up.", CRITICAL, 30.0, STORE
+    "peers_unreachable",
+    "Every store reaches all other stores that are up.",
+    CRITICAL,
+    30.0,
+    STORE,
+    trouble=Trouble.DEPENDENCY,
 )
 def _peers_unreachable(seen: Seen, options: Options) -> Opinion | None:
     if seen.readings.get("prometheus_up") is not None and "reachable" not in seen.readings:
@@ -195,7 +214,15 @@ def _peers_unreachable(seen: Seen, options: Options) -> Opinion | None:
     return broken(f"cut off from {lost}") if lost else WELL
 
 
-@_rule("low_disk_space", "Every disk has free space.", CRITICAL, 60.0, STORE, PD)
+@_rule(
+    "low_disk_space",
+    "Every disk has free space.",
+    CRITICAL,
+    60.0,
+    STORE,
+    PD,
+    trouble=Trouble.NO_SPACE,
+)
 def _low_disk_space(seen: Seen, options: Options) -> Opinion | None:
     full, free_ratio = seen.readings.get("disk_is_full"), number_of(seen, "free_ratio")
     if seen.readings["kind"] == PD and full is None:
@@ -212,7 +239,7 @@ def _low_disk_space(seen: Seen, options: Options) -> Opinion | None:
     return WELL
 
 
-@_rule("log_oversized", "No log is too large.", WARNING, 0.0, STORE, PD)
+@_rule("log_oversized", "No log is too large.", WARNING, 0.0, STORE, PD, trouble=Trouble.LOG)
 def _log_oversized(seen: Seen, options: Options) -> Opinion | None:
     size = number_of(seen, "log_bytes")
     if size is None:
@@ -269,6 +296,7 @@ def _clock_skew(seen: Seen, options: Options) -> Opinion | None:
     900.0,
     PD,
     STORE,
+    trouble=Trouble.DRIFT,
 )
 def _versions_differ(seen: Seen, options: Options) -> Opinion:
     if seen.readings.get("planned"):
@@ -283,7 +311,7 @@ def _versions_differ(seen: Seen, options: Options) -> Opinion:
     return broken(f"runs version {seen.readings.get('version')}, {rest}")
 
 
-@_rule("pd_no_leader", "PD has a leader.", CRITICAL, 10.0, CLUSTER)
+@_rule("pd_no_leader", "PD has a leader.", CRITICAL, 10.0, CLUSTER, trouble=Trouble.QUORUM)
 def _no_leader(seen: Seen, options: Options) -> Opinion:
     if seen.readings.get("has_leader"):
         return WELL
@@ -308,7 +336,14 @@ def _under_replicated(seen: Seen, options: Options) -> Opinion:
     return broken(", ".join(parts))
 
 
-@_rule("regions_without_leader", "Every region has a leader.", CRITICAL, 60.0, CLUSTER)
+@_rule(
+    "regions_without_leader",
+    "Every region has a leader.",
+    CRITICAL,
+    60.0,
+    CLUSTER,
+    trouble=Trouble.QUORUM,
+)
 def _leaderless_regions(seen: Seen, options: Options) -> Opinion:
     count = number_of(seen, "regions_without_leader")
     if count is None:

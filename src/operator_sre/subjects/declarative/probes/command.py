@@ -49,7 +49,7 @@ class CommandProbe:
         """Run it once. What did not run to its end shows nothing."""
         shell = place.settings.shell
         if shell is None:
-            raise Blind("commands cannot be run here")
+            raise Blind("commands cannot be run here", ours=True)
         action = self.command.action(place.target)
         if why := refusal(action, place.settings, reviewed=self.reviewed):
             raise Blind(why)
@@ -60,7 +60,7 @@ class CommandProbe:
             raise Blind(f"the command cannot be run: {error}") from error
         code, output = result.exit_code, result.stdout[:STDOUT_CHARACTERS_MAX]
         if result.outcome is Outcome.TIMED_OUT:
-            raise Blind("the command took too long")
+            raise Blind("the command took too long", ours=True)
         if result.outcome is not Outcome.RAN or code is None:
             lines = result.stderr.strip().splitlines()
             why = lines[-1][:120] if lines else result.outcome

@@ -41,7 +41,14 @@ _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EA
 
 
 class Blind(Exception):
-    """The probe could not observe at all, so nothing follows from it."""
+    """The probe could not observe at all, so nothing follows from it.
+
+    With `ours` the reason lies on this side, and blames no target.
+    """
+
+    def __init__(self, why: str, *, ours: bool = False) -> None:
+        super().__init__(why)
+        self.ours = ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Place:
         try:
             return trust_for(self.access) if self.access.tls else None
         except OSError as error:
-            raise Blind(f"the certificates cannot be read: {error}") from error
+            raise Blind(f"the certificates cannot be read: {error}", ours=True) from error
 
     def secret(self, path: str) -> str:
         """What lies in a file; Blind where it cannot be read."""
@@ -157,7 +164,7 @@ async def first_answer(
             for _ in range(CAUSES_MAX):
                 if isinstance(cause, OSError) and cause.errno in _OUR_LIMITS:
                     why = f"this machine has nothing left to check it with: {sentence_of(error)}"
-                    raise Blind(why) from error
+                    raise Blind(why, ours=True) from error
                 cause = (cause.__cause__ or cause.__context__) if cause is not None else None
             problem = problem or f"{address[0]}:{address[1]}: {sentence_of(error)}"
     return None, problem, addresses[0]
