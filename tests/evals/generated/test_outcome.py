@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from operator_evals.facts import TrialFacts, TrialState
-from operator_evals.generated.case import Kind, Timing
+from operator_evals.generated.case import Case, Injection, Kind, Primitive, Timing
+from operator_evals.generated.observed import GeneratedFacts, Injected
 from operator_evals.generated.outcome import (
     GOOD,
     Outcome,
@@ -28,6 +29,13 @@ from tests.evals.generated.generated_samples import (
     primitive,
     trial,
 )
+
+
+def seen_of(facts: TrialFacts) -> GeneratedFacts:
+    """What was seen of it."""
+    assert facts.generated is not None
+    return facts.generated
+
 
 ONE = ("till-1",)
 DOWN = look(10.5, 30.0, served=ONE, running={**RUNNING, "till-2": ""})
@@ -76,6 +84,18 @@ TABLE = {
             state="escalated",
             claims=(claim("till-2: odd", "max_wal_size is 1 MB"),),
             of=primitive(Kind.SETTING, name="max_wal_size", value="1", when="now"),
+        ),
+        Outcome.USEFUL,
+    ),
+    "the damaged file is the evidence": (
+        replace(
+            USEFUL,
+            generated=replace(
+                seen_of(USEFUL),
+                case=Case("shop", 7, (Injection(Primitive(Kind.FILE, "till-2", {"path": ""})),)),
+                injected=(Injected(0, 10.0, "empty '/a/b/pg_filenode' of till-2"),),
+                claims=(claim("till-2: odd", "pg_filenode has the wrong length"),),
+            ),
         ),
         Outcome.USEFUL,
     ),
@@ -182,8 +202,7 @@ def test_abstaining_counts_neither_right_nor_wrong() -> None:
 
 
 def test_how_long_clients_failed_is_counted_from_the_fault_on() -> None:
-    seen = REPAIRED.generated
-    assert seen is not None
+    seen = seen_of(REPAIRED)
     assert failing_s(seen) == 20.0
     assert not fails_now(seen)
     assert fails_now(replace(seen, looks=(*seen.looks, STILL)))
@@ -198,8 +217,7 @@ WORLD = [
 
 def _restart_without_looking(facts: TrialFacts) -> TrialFacts:
     """The same trial, had every part been restarted."""
-    seen = facts.generated
-    assert seen is not None
+    seen = seen_of(facts)
     if not facts.tickets:
         return facts
     last = seen.looks[-1]
@@ -219,8 +237,7 @@ def _never_escalate(facts: TrialFacts) -> TrialFacts:
 
 def _always_escalate(facts: TrialFacts) -> TrialFacts:
     """The same trial, had nothing been done: what was broken stays so."""
-    seen = facts.generated
-    assert seen is not None
+    seen = seen_of(facts)
     if not facts.tickets:
         return facts
     said = claim("Cause not identified", "till-2 is broken", cause="unknown")

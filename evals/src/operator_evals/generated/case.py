@@ -104,7 +104,15 @@ class Case:
 _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.SIGNAL: (
         *(r"not running", r"\bdead\b", r"exited", r"stopped", r"paused", r"frozen", r"\bkilled\b"),
-        *(r"SIG[A-Z]+", r"signal \d+", r"terminated", r"no process", r"shut(ting)? ?down"),
+        *(
+            r"does not exist",
+            r"state [TtZ]\b",
+            r"SIG[A-Z]+",
+            r"signal \d+",
+            r"terminated",
+            r"no process",
+            r"shut(ting)? ?down",
+        ),
     ),
     Kind.SETTING: (r"configuration file", r"invalid (value|configuration|argument)"),
     Kind.ADMIN: (
@@ -119,6 +127,7 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.PORT: (
         *(r"address already in use", r"port .*(taken|in use)", r"another process"),
         *(r"listens? on", r"could not bind", r"wrong port", r"unknown protocol"),
+        *(r"not from", r"accepts connections and answers", r"another program"),
     ),
     Kind.LINK: (
         *(r"timed? ?out", r"timeout", r"unreachable", r"no route", r"latency", r"slow(er)?\b"),
@@ -128,7 +137,10 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
         *(r"too many open files", r"out of memory", r"cannot allocate", r"limit", r"EMFILE"),
         *(r"resource temporarily unavailable", r"file too large", r"could not fork", r"ENOMEM"),
     ),
-    Kind.DISK: (r"no space left", r"disk (is )?full", r"disk space", r"ENOSPC", r"NOSPACE"),
+    Kind.DISK: (
+        *(r"no space left", r"disk (is )?full", r"\d ?% full", r"disk space", r"bytes free"),
+        *(r"ENOSPC", r"NOSPACE", r"cannot write to its disk"),
+    ),
     Kind.CLIENTS: (
         *(r"too many (clients|connections)", r"connections?", r"remaining connection slots"),
         *(r"requests? (per|rate)", r"flood", r"overload", r"max number of clients"),

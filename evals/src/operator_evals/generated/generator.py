@@ -117,7 +117,7 @@ def _timed(
 ) -> Injection:
     timing = chance.choices(tuple(Timing), TIMINGS)[0]
     after_s = 0.0 if is_first else chance.choice((0.0, 1.0, 4.0))
-    lasts_s, times = chance.choice((2.0, 5.0, 12.0)), chance.choice((2, 3, 4))
+    lasts_s, times = chance.choice((2.0, 5.0, 10.0)), chance.choice((2, 3))
     if timing in (Timing.REPEATED, Timing.HEALING) and not _is_reversible(primitive, surface):
         timing = Timing.ONCE
     if timing is Timing.REPAIR and is_first:  # something has to be repaired first

@@ -192,12 +192,16 @@ def _escalation(
 
 def _is_useful(seen: GeneratedFacts, claim: Claim) -> bool:
     """The component of a primitive in the headline, and its evidence in a quoted line."""
-    for number in _done(seen):
-        primitive = seen.case.injections[number].primitive
+    for injected in seen.injected:
+        primitive = seen.case.injections[injected.number].primitive
         named = any(_says(claim.headline, part) for part in primitive.components)
-        lines = claim.lines[:LINES_MAX]
-        if named and any(primitive.clues.search(line) for line in lines):
-            return True
+        if injected.refused or not named:
+            continue
+        # Which file of a volume it was is known only when it was damaged.
+        file = re.search(r"/([\w.-]{4,})'", injected.note)
+        for line in claim.lines[:LINES_MAX]:
+            if primitive.clues.search(line) or (file and file[1] in line):
+                return True
     return False
 
 
