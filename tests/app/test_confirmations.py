@@ -43,7 +43,7 @@ from operator_sre.app.restraints import execute_asked, set_modes, show_modes
 from operator_sre.app.service import monitor
 from operator_sre.app.wiring import App
 from operator_sre.contract.messages import RiskLevel
-from operator_sre.faces.cli.consent import crossed
+from operator_sre.faces.cli.consent import cross_boundary
 from tests.app.crossings import ADA, APPROVED, BOB, LISTENER, entries, refusals, timed
 from tests.app.home import SUBJECTS, opened
 from tests.contract.clock import HeldClock
@@ -61,7 +61,7 @@ def test_a_no_to_ones_own_question_is_a_decision_as_well(
         monkeypatch.setattr(keyboard, "isatty", lambda: True)
         monkeypatch.setattr("sys.stdin", keyboard)
         with pytest.raises(typer.Abort):
-            crossed(app, asked, yes=False, propose=False, as_json=False)
+            cross_boundary(app, asked, yes=False, propose=False, as_json=False)
         (one,) = find(app)
         me = persons.signed_in()
         assert (one.state, one.decided_by, one.boundary) == ("declined", me, Boundary.MODE_EXECUTE)

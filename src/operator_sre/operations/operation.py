@@ -373,7 +373,7 @@ def load(name: str) -> Callable[..., Any]:
 
 def fields_of(result: type[Any]) -> tuple[str, ...]:
     """The names of the fields of an answer."""
-    return tuple(one.name for one in fields(result) if one.name not in ENVELOPE)
+    return tuple(field.name for field in fields(result) if field.name not in ENVELOPE)
 
 
 @cache

@@ -15,8 +15,8 @@ from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.app.listeners import Listener
 from operator_sre.faces.api import events, listener
 from operator_sre.faces.api.listener import serve
-from operator_sre.faces.listening import connections
-from operator_sre.faces.listening.connections import BoundedProtocol
+from operator_sre.faces.servers import connections
+from operator_sre.faces.servers.connections import BoundedProtocol
 from tests.faces.api.world import World
 from tests.processes.waiting import eventually
 

@@ -27,10 +27,10 @@ from operator_protocols.domain.token import Role, Token
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import MissingExtraError, UsageError
 from operator_sre.app.listeners import Listener, exposure_of, is_loopback
-from operator_sre.faces.api import doors
+from operator_sre.faces.api import routes
 from operator_sre.faces.api.events import up_to_revocation
 from operator_sre.faces.api.listener import serve
-from operator_sre.faces.listening import connections
+from operator_sre.faces.servers import connections
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import shared_warm
 from tests.every import every
@@ -123,7 +123,7 @@ def test_log_lines_cannot_be_forged_and_hold_no_secret(server: Server) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
-    size = doors.BODY_BYTES_MAX + 1
+    size = routes.BODY_BYTES_MAX + 1
     headers = {"content-type": "application/json"}
     with server.client() as client:
         told = client.post("/v1/actions", content=b"x" * size, headers=headers)
@@ -142,11 +142,11 @@ async def test_whoever_dawdles_is_let_go_and_others_are_served(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several slow ones at once: one without a word, one in its head, one in its body."""
-    assert (connections.HEAD_S_MAX, doors.BODY_S_MAX) == (10.0, 10.0)
+    assert (connections.HEAD_S_MAX, routes.BODY_S_MAX) == (10.0, 10.0)
     assert set(connections.__all__) >= {"BoundedProtocol", "BoundedServer"}
     monkeypatch.setattr(connections, "HEAD_S_MAX", 0.5)
-    monkeypatch.setattr(doors, "BODY_S_MAX", 0.5)
-    monkeypatch.setattr("operator_sre.faces.listening.server.KEEP_ALIVE_S", 1)
+    monkeypatch.setattr(routes, "BODY_S_MAX", 0.5)
+    monkeypatch.setattr("operator_sre.faces.servers.server.KEEP_ALIVE_S", 1)
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     listener = Listener("127.0.0.1", 0)
     work = asyncio.ensure_future(serve(world.app, listener, ready=heard.set_result))

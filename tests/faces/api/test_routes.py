@@ -25,7 +25,7 @@ from operator_sre.app.tickets import end_of_ticket
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api.methods import METHODS
 from operator_sre.faces.api.operations import LIMIT_MAX, cursor_at, place_of
-from operator_sre.faces.api.response import ErrorDocument, Problem, encoded
+from operator_sre.faces.api.response import ErrorDocument, Problem, encode_json
 from tests.every import every
 from tests.faces.api.world import World
 
@@ -428,5 +428,5 @@ def test_errors_have_one_shape(world: World) -> None:
         assert set(document["error"]) == {"category", "message", "next_action"}
     problem = Problem.__annotations__
     assert set(problem) == {"category", "message", "next_action"}
-    assert json.loads(encoded({"half": "\ud800"})) == {"half": "\ud800"}
+    assert json.loads(encode_json({"half": "\ud800"})) == {"half": "\ud800"}
     assert "error" in ErrorDocument.__annotations__

@@ -132,7 +132,7 @@ BAD = [
     ("--always path --path /", r"below '/' is not made\. Name a directory further down"),
     ("--always path --path srv", r"not an absolute path"),
     ("--always path --path /srv/app", r"does not lie below '/srv/app'\. Name a directory"),
-    ("--seen 0", r"--seen is '0', and has to be at least 1\."),
+    ("--seen 0", r"--seen must be at least 1, not '0'\."),
 ]
 
 

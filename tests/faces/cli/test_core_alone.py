@@ -13,7 +13,7 @@ import pytest
 from operator_evals.viewer import console
 from operator_lab import access
 from operator_sre.app.extras import Lab, RigAccess, has_evals, load_lab
-from operator_sre.faces.web.doors import router_of
+from operator_sre.faces.web.routes import router_of
 
 # The distributions are installed as editable ones, each by its folder in sys.path.
 _ALONE = """

@@ -313,8 +313,8 @@ BAD = [
     ("exec uptime --subject nosuch", r"There is no subject 'nosuch'"),
     ("exec uptime --target node-9", r"'shop' has no target 'node-9'\. Its targets: node-1\."),
     ("exec uptime --cwd /nosuch", r"There is no directory '/nosuch'"),
-    ("exec uptime --timeout-s 0", r"--timeout-s is '0', and has to be at least 0\.1"),
-    ("exec uptime --timeout-s 601", r"--timeout-s is '601', and has to be at most 600"),
+    ("exec uptime --timeout-s 0", r"--timeout-s must be at least 0\.1, not '0'"),
+    ("exec uptime --timeout-s 601", r"--timeout-s must be at most 600, not '601'"),
     ("exec", r"COMMAND is missing\. See: operator exec --help"),
 ]
 

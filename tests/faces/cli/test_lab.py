@@ -145,7 +145,7 @@ def test_logs_are_shown_harmless_and_followed(rigged: Home) -> None:
         Bad("lab status nosuch", 2, r"no subject 'nosuch'\. Known subjects: .*ratelimiter"),
         Bad("lab restart --target moon", 2, r"no target 'moon' .*node-1, node-2, node-3"),
         Bad("lab logs --target moon", 2, r"no target 'moon' .*Logs: .*node-1"),
-        Bad("lab logs --lines 0", 2, r"--lines is '0', and has to be at least 1\."),
+        Bad("lab logs --lines 0", 2, r"--lines must be at least 1, not '0'\."),
         Bad("lab break", 2, r"Name a fault\. Faults: node_kill"),
         Bad("lab break ratelimiter", 2, r"Name a fault\. Faults: node_kill"),
         Bad("lab break nosuch", 2, r"no fault 'nosuch'\. Faults: node_kill"),

@@ -16,7 +16,7 @@ from operator_protocols.errors import NotFoundError
 from operator_sre.app.story import Line
 from operator_sre.faces.cli.logs import JsonLines, TextLines, set_up_logging
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.faces.cli.parser import report, reported
+from operator_sre.faces.cli.parser import errors_to_report, report
 
 ENDING = Ending(
     ticket=None,
@@ -117,7 +117,7 @@ def test_logs_go_to_stderr_in_the_chosen_style(
 def test_every_error_becomes_one_sentence(
     capsys: pytest.CaptureFixture[str], error: BaseException, code: int, says: str
 ) -> None:
-    assert isinstance(error, reported())
+    assert isinstance(error, errors_to_report())
     assert report(error, as_json=False) == code
     said = capsys.readouterr()
     assert said.out == ""

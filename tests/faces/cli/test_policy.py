@@ -31,7 +31,7 @@ def test_a_policy_is_begun_checked_and_not_overwritten(warm: Warm, folder: Path)
     named = _run(warm, folder, "init", str(folder / "other.yaml"), "--json")
     assert named.json["file"] == str(folder / "other.yaml")
     checked = _run(warm, folder, "check")
-    assert "policy.yaml is right: 0 safe, 0 review, 0 blocked; 0 examples hold." in checked.out
+    assert "policy.yaml is valid: 0 safe, 0 review, 0 blocked; 0 examples hold." in checked.out
 
 
 def test_a_check_says_how_much_was_proven(warm: Warm, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.faces.cli.options import Globals, config_of, opened
+from operator_sre.faces.cli.options import Globals, config_of, open_home
 from operator_sre.faces.cli.signals import run_until_stopped
 from tests.e2e.waiting import eventually
 
@@ -85,6 +85,6 @@ def test_what_was_said_on_the_line_decides_the_settings(
     config = config_of(Context(), interval_s="3")  # type: ignore[arg-type]
     assert (config.home, config.mode) == (tmp_path / "home", "approve")
     assert config.number("interval_s") == 3
-    with opened(Context()) as app:  # type: ignore[arg-type]
+    with open_home(Context()) as app:  # type: ignore[arg-type]
         assert app.store.tickets.find() == []
     assert (tmp_path / "home" / "operator.db").exists()

@@ -20,10 +20,10 @@ from operator_protocols.domain.entry import Kind
 from operator_sre.app import tokens
 from operator_sre.app.persons import acting_refusals
 from operator_sre.app.tokens import Refusals
-from operator_sre.faces.listening.admission import Refusal
 from operator_sre.faces.mcp.admission import Admission
 from operator_sre.faces.mcp.server import Desk
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document
+from operator_sre.faces.servers.admission import Refusal
 from tests.contract.samples import approval
 from tests.contract_messages.holding import held_to_schema
 from tests.faces.mcp.asking import GOOD, Heard, ask_everything, client_of

@@ -147,6 +147,6 @@ async def test_letters_that_come_in_halves_are_put_together_and_too_much_is_enou
         said.feed(1, part)
     assert panel.text == "grüße \U0001f600\n\\xff"
     much = Decoded(Lines())
-    assert much.limited(1, b"x" * WHOLE_BYTES_MAX) is False
-    assert much.limited(2, b"more") is False
+    assert much.feed_limited(1, b"x" * WHOLE_BYTES_MAX) is False
+    assert much.feed_limited(2, b"more") is False
     assert much.bytes == WHOLE_BYTES_MAX

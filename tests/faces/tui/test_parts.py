@@ -94,9 +94,9 @@ async def test_the_head_says_how_things_stand_in_words() -> None:
 
 async def test_times_levels_and_tones_are_words() -> None:
     now = NOON
-    assert display.left(now + timedelta(seconds=61), now) == "1:01"
-    assert display.left(now + timedelta(hours=2, seconds=5), now) == "2:00:05"
-    assert display.left(now, now + timedelta(hours=1)) == "0:00"
+    assert display.time_left(now + timedelta(seconds=61), now) == "1:01"
+    assert display.time_left(now + timedelta(hours=2, seconds=5), now) == "2:00:05"
+    assert display.time_left(now, now + timedelta(hours=1)) == "0:00"
     assert [display.ago(now - timedelta(seconds=one), now) for one in (5, 300, 7200)] == [
         *("5 s", "5 min", "2 h"),
     ]

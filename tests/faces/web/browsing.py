@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App
-from operator_sre.faces.web.serving import serve
+from operator_sre.faces.web.listener import serve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -26,7 +26,7 @@ from operator_sre.app import tokens
 from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
-from operator_sre.faces.web.serving import serve
+from operator_sre.faces.web.listener import serve
 from tests.evals.results import campaigns
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from operator_sre.app.health import RecentEvent, live_tickets, recent_events, sp
 from operator_sre.app.listeners import Listener
 from operator_sre.faces.cli.listeners import Serve, listens
 from operator_sre.faces.web import assets, navigation, overview, restraints, stream
-from operator_sre.faces.web.answering import Renderings
 from operator_sre.faces.web.events import BEAT, Events, Say
 from operator_sre.faces.web.forms import Form
-from operator_sre.faces.web.rendering import guarded, rendered, templates, when
-from operator_sre.faces.web.serving import serve
+from operator_sre.faces.web.header import standing_of
+from operator_sre.faces.web.listener import serve
+from operator_sre.faces.web.renderer import guard, render, templates, when
+from operator_sre.faces.web.responses import Renderings
 from operator_sre.faces.web.sessions import Sessions, Toast
 from operator_sre.faces.web.sparks import spark
-from operator_sre.faces.web.standing import standing_of
 from operator_sre.faces.web.topics import TOPICS, note_of, topics_of
 from tests.evals.samples import fill, trials
 from tests.faces.web.browsing import opened, served
@@ -240,10 +240,10 @@ def test_a_name_that_no_browser_sends_is_no_name_of_ours() -> None:
     def load() -> Serve:
         return serve
 
-    verb = listens(load, "Tell.", what="a test", at=8442)
+    verb = listens(load, "Tell.", purpose="a test", at=8442)
     assert verb.__doc__ == "Tell."
     for wrong in ("http://ops", "ops:8443", "ops/", "*", "a b", "-ops", "x" * 300):
-        with pytest.raises(UsageError, match=r"--host is .* has to be a name"):
+        with pytest.raises(UsageError, match=r"--host must be a host name, not "):
             verb(None, host=["fine.example.com.", wrong])
 
 
@@ -276,20 +276,20 @@ def test_an_event_says_whom_it_concerns_and_not_what_it_holds() -> None:
 
 def test_words_of_others_stay_words(web: Web) -> None:
     change = RecentEvent(1, datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, "bad", HOSTILE, 3)
-    text = rendered("parts/overview_changes.html", {"changes": [change]})
+    text = render("parts/overview_changes.html", {"changes": [change]})
     assert "<script>" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m{{7*7}}\\u202egnp.exe&#34;" in text
     assert "<script>" not in spark(HOSTILE, [1.0, None, 2.0])
     with pytest.raises(Exception, match="undefined"):
-        rendered("parts/standing.html", {})
+        render("parts/standing.html", {})
     assert templates().autoescape is True
     session, _ = Sessions(web.app, web.clock.monotonic).begin(web.api.known["viewer"], "here")
-    assert guarded("half \ud800 of a letter", session) == b"half \\ud800 of a letter"
+    assert guard("half \ud800 of a letter", session) == b"half \\ud800 of a letter"
     for number in range(9):
         session.say(str(number), bad=number == 8)
-    assert (session.said()[-1], session.said()) == (Toast("8", bad=True), [])
+    assert (session.take_toasts()[-1], session.take_toasts()) == (Toast("8", bad=True), [])
     assert 'datetime="2026-01-02T00:00:00.000Z"' in when(change.at)
 
 

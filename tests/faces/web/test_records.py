@@ -12,9 +12,9 @@ import pytest
 
 from operator_sre.app.audit import Filter, export_text, tail
 from operator_sre.app.history import list_commands, wanted
+from operator_sre.faces.web.chain_check import Walk
 from operator_sre.faces.web.downloads import download
-from operator_sre.faces.web.paging import address
-from operator_sre.faces.web.walking import Walk
+from operator_sre.faces.web.pages import address
 from tests.faces.web.world import Web
 from tests.processes.waiting import eventually
 

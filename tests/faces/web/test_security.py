@@ -17,9 +17,9 @@ from operator_sre.app import tokens
 from operator_sre.faces.web import sessions
 from operator_sre.faces.web.admission import CSP, cookie_name, path_within
 from operator_sre.faces.web.application import application
-from operator_sre.faces.web.doors import role_of
 from operator_sre.faces.web.forms import BODY_BYTES_MAX
-from operator_sre.faces.web.signing import ATTEMPTS_BURST
+from operator_sre.faces.web.routes import role_of
+from operator_sre.faces.web.sign_in import ATTEMPTS_BURST
 from tests.faces.web.world import ORIGIN, Person, Web, fields_of
 
 ENGAGE = "/kill-switch/engage"

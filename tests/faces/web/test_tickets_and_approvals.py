@@ -256,7 +256,7 @@ def test_what_a_command_said_is_sent_in_bounded_pieces(web: Web) -> None:
     assert len(taken["text"]) + taken["cut"] + len(taken["rest"]) == 1_000_000 + len("end ")
     assert taken["rest"].endswith("end ")
     assert said.take() == {}
-    assert not said.limited(1, b"x" * 4_000_000)
+    assert not said.feed_limited(1, b"x" * 4_000_000)
 
 
 # Answers.

@@ -25,7 +25,7 @@ from operator_evals.cli.tables import (
 )
 from operator_evals.cli.viewer import export_inspect, register
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import (
     clean,
     print_facts,
@@ -34,7 +34,7 @@ from operator_sre.faces.cli.output import (
     print_list,
     print_table,
 )
-from operator_sre.faces.cli.progress import told
+from operator_sre.faces.cli.progress import show_progress
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _run(
     else:
         command = this_program()
         working = run_campaign(config, campaign, command=command, tell=tell, database=database)
-    with told(lambda: shown[0]):
+    with show_progress(lambda: shown[0]):
         outcome = run_until_stopped(working)
     if as_json:
         print_json({"outcome": outcome}, line=True)
@@ -266,7 +266,7 @@ def analyze(
     found = analysis_of(where, campaign)
     second = None
     if opinion is not None:
-        with opened(context, log_level="error") as home:
+        with open_home(context, log_level="error") as home:
             second = run_until_stopped(opinions_on(home, where, campaign, opinion))
     if as_json:
         print_json({"analysis": found, **({"opinions": second} if second else {})})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_facts, print_json, print_lines, print_table
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -70,7 +70,7 @@ def record(
         )
     if campaign and (cause or target):
         raise UsageError("The cause of a trial is known: remove --cause and --target.")
-    with opened(context, log_level="error") as app:
+    with open_home(context, log_level="error") as app:
         if campaign:
             where = database_path(config_of(context), database)
             kept = record_from(app, where, campaign, key, output, ticket=ticket)
@@ -95,7 +95,7 @@ def replay(
     """Replay a recording offline and score the diagnosis. No command runs."""
     from operator_evals.app.replays import replay_file
 
-    with opened(context, log_level="error") as app:
+    with open_home(context, log_level="error") as app:
         done = run_until_stopped(replay_file(app, file, model))
     if as_json:
         print_json({"replayed": done})
@@ -143,7 +143,7 @@ def cases(
             marks = "right" if replayed.score.cause_right else "wrong"
             print_lines([clean(f"{marks}  {replayed.recording}  {_describe_claims(replayed)}")])
 
-    with opened(context, log_level="error") as app:
+    with open_home(context, log_level="error") as app:
         done = run_until_stopped(replay_cases(app, folder, model, limit=limit, tell=tell))
     counted = tally(done)
     if as_json:

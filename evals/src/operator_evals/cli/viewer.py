@@ -76,7 +76,7 @@ def viewer(
         context,
         listener,
         serve_it,
-        what="the evals viewer",
+        purpose="the evals viewer",
         yes=yes,
         propose=propose,
         given=confirmation,

@@ -30,7 +30,7 @@ from operator_protocols.errors import NotFoundError, OperatorError
 from operator_sre import __version__
 from operator_sre.app.tokens import check, wrong_door
 from operator_sre.drawing import policy_of
-from operator_sre.faces.listening.admission import Rates, is_ours, names_of
+from operator_sre.faces.servers.admission import Rates, is_ours, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,8 @@ from operator_evals.app.campaigns import database_path
 from operator_evals.gallery import Gallery
 from operator_evals.rendering import Html, Served, campaign_body, campaigns_body, trial_body
 from operator_evals.viewer.application import download
-from operator_sre.faces.web.answering import home_of, page
-from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.responses import home_of, page
+from operator_sre.faces.web.routes import router_of, shows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
@@ -23,7 +23,7 @@ async def serve(
     home: App, listener: Listener, *, database: Path, ready: Callable[[str], None]
 ) -> None:
     """Show a database until cancelled; `ready` is told where."""
-    with bound(listener) as place:
+    with bind_socket(listener) as place:
         try:
             from operator_evals.viewer.application import application
         except ImportError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -46,7 +46,7 @@ def up(
     """Start a stack and wait until it is healthy. Generates new passwords in files."""
     from operator_lab.app.deployments import deploy_up
 
-    with opened(context) as app, waiting("starting the containers"):
+    with open_home(context) as app, waiting("starting the containers"):
         work = deploy_up(app, subject, project=project, given=given or ())
         view = run_until_stopped(work, last=BROKEN_OFF)
     _show(view, as_json=as_json)
@@ -65,7 +65,7 @@ def down(
     """Stop a stack."""
     from operator_lab.app.deployments import deploy_down
 
-    with opened(context) as app, waiting("ending the containers"):
+    with open_home(context) as app, waiting("ending the containers"):
         found = run_until_stopped(deploy_down(app, subject, project=project, volumes=volumes))
     if as_json:
         print_json({"subject": subject, "project": found, "down": True, "volumes": volumes})
@@ -86,7 +86,7 @@ def status(
     """List services with their state, container, image and ports."""
     from operator_lab.app.deployments import deploy_status
 
-    with opened(context) as app, waiting("asking the engine"):
+    with open_home(context) as app, waiting("asking the engine"):
         view = run_until_stopped(deploy_status(app, subject, project=project))
     _show(view, as_json=as_json)
 
@@ -105,7 +105,7 @@ def logs(
     """Print the latest log lines of its services."""
     from operator_lab.app.deployments import deploy_logs
 
-    with opened(context) as app, waiting("asking the engine"):
+    with open_home(context) as app, waiting("asking the engine"):
         output = run_until_stopped(
             deploy_logs(app, subject, service=service, lines=lines, project=project)
         )
@@ -126,7 +126,7 @@ def restart(
     """Restart one service or all, and wait until they are healthy."""
     from operator_lab.app.deployments import deploy_restart
 
-    with opened(context) as app, waiting("restarting"):
+    with open_home(context) as app, waiting("restarting"):
         view = run_until_stopped(deploy_restart(app, subject, service=service, project=project))
     _show(view, as_json=as_json)
 

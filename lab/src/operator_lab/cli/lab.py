@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -47,7 +47,7 @@ def up(
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_lab.app.rigs import rig_up
 
-    with opened(context) as app, waiting("starting the rig"):
+    with open_home(context) as app, waiting("starting the rig"):
         view = run_until_stopped(rig_up(app, subject, make=rig), last=BROKEN_OFF)
     _show(view, context.obj.home, as_json=as_json)
 
@@ -59,7 +59,7 @@ def down(
     """Stop a rig and remove its directory."""
     from operator_lab.app.rigs import choose_rig, rig_down, rigs_up
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = None
         if subject is not None or rigs_up(app):
             found = choose_rig(app, subject)
@@ -80,7 +80,7 @@ def status(
     """Show a rig: its targets, active faults and load."""
     from operator_lab.app.rigs import choose_rig, rig_report
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = choose_rig(app, subject)
         with waiting("checking the rig"):
             view = run_until_stopped(rig_report(app, found))
@@ -97,7 +97,7 @@ def restart(
     """Restart one target or all. Active faults stay recorded."""
     from operator_lab.app.rigs import choose_rig, restart_rig
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = choose_rig(app, subject)
         with waiting("restarting"):
             names = run_until_stopped(restart_rig(app, found, target=target))
@@ -120,7 +120,7 @@ def break_(
     """Inject a fault. Operator is not informed."""
     from operator_lab.app.rigs import break_rig, choose_fault
 
-    with opened(context) as app:
+    with open_home(context) as app:
         subject, fault = choose_fault(app, words or ())
         with waiting("breaking it"):
             hit = run_until_stopped(break_rig(app, subject, fault, target=target, seed=seed))
@@ -140,7 +140,7 @@ def heal(
     """Heal one fault, or all, the newest first."""
     from operator_lab.app.rigs import BrokenView, choose_fault, heal_all, heal_rig
 
-    with opened(context) as app:
+    with open_home(context) as app:
         subject, fault = choose_fault(app, words or ())
         if fault is None:
             healed = run_until_stopped(heal_all(app, subject, target=target))
@@ -163,7 +163,7 @@ def faults(
     """List faults, and whether this machine supports them."""
     from operator_lab.app.rigs import faults_of
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = faults_of(app, subject)
     if as_json:
         print_json({"faults": found})
@@ -197,7 +197,7 @@ def logs(
     from operator_lab.app.rig_logs import read_logs
     from operator_lab.app.rigs import choose_rig
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = choose_rig(app, subject)
         if follow:
             run_until_stopped(_follow(app, found, target, lines, as_json=as_json))

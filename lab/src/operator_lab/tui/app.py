@@ -31,7 +31,7 @@ from operator_lab.tui.panels import (
     verdicts_text,
 )
 from operator_lab.tui.screens import AskScreen, HelpScreen, ReportScreen
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.lines import Lines
 
 __all__ = ["Cues", "DemoApp", "Script"]

@@ -31,7 +31,7 @@ from operator_lab.demo import (
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_sre.app.story import brief_of, command_of
 from operator_sre.codec import from_json
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 __all__ = [
     "Alarm",

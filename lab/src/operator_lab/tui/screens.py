@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from operator_lab.tui.panels import ApprovalRequest
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 __all__ = ["AskScreen", "HelpScreen", "ReportScreen"]
 

@@ -17,7 +17,7 @@ from operator_lab.tui.recorder import Recorder
 from operator_protocols.errors import OperatorError
 from operator_sre.app.approvals import approve, reject
 from operator_sre.app.wiring import App
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.terminal import SteadyDriver
 
 __all__ = ["show"]

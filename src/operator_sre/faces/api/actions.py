@@ -12,8 +12,8 @@ from operator_protocols.domain.action import TIMEOUT_S_MAX, Action
 from operator_protocols.domain.token import Role, Token
 from operator_sre.app.hub import ActionResult, Agent, Hub
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.doors import Door, home_of, opens, read_body
 from operator_sre.faces.api.response import answer
+from operator_sre.faces.api.routes import Door, home_of, opens, read_body
 
 __all__ = ["ActionDocument", "ActionRequest", "router"]
 
@@ -57,11 +57,13 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 )
 async def propose_action(request: Request) -> Response:
     """Propose an action; the hub or an agent of this home runs it when it is permitted."""
-    asked = await read_body(request, ActionRequest)
-    shell = Action.shell(asked.command, target=asked.target, reasoning=asked.reasoning)
-    action = replace(shell, expected=asked.expected, cwd=asked.cwd, timeout_s=asked.timeout_s)
+    proposal = await read_body(request, ActionRequest)
+    shell = Action.shell(proposal.command, target=proposal.target, reasoning=proposal.reasoning)
+    action = replace(
+        shell, expected=proposal.expected, cwd=proposal.cwd, timeout_s=proposal.timeout_s
+    )
     hub, agent = Hub(home_of(request)), _agent(request)
-    made = await hub.request_system_action(agent, action, subject=asked.subject)
+    made = await hub.request_system_action(agent, action, subject=proposal.subject)
     return answer(ActionDocument(hub.get_action_result(made, agent.name)), status=202)
 
 
@@ -74,5 +76,5 @@ async def show_action(request: Request, action: Id) -> Response:
 
 def _agent(request: Request) -> Agent:
     token: Token = request.scope["token"]
-    # Named after the person, so that nobody approves an action they requested themselves.
+    # Named after the person, so that no one approves an action they requested themselves.
     return Agent(token.created_by, "api")

@@ -12,9 +12,8 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.token import Token
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import PREFIX, Refusals
-from operator_sre.faces.api.response import problem, refused
-from operator_sre.faces.cleaning import clean
-from operator_sre.faces.listening.admission import (
+from operator_sre.faces.api.response import problem, refuse
+from operator_sre.faces.servers.admission import (
     SECRET,
     UNKNOWN_HOST,
     Rates,
@@ -24,6 +23,7 @@ from operator_sre.faces.listening.admission import (
     is_ours,
     source_of,
 )
+from operator_sre.faces.terminal_text import clean
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -130,7 +130,7 @@ class Admission:
             )
 
     async def _admit(self, scope: Scope) -> Response | None:
-        """The answer to a request that is not admitted; None for one that is."""
+        """The answer to a request that is not admitted; None if it is."""
         wanted, source = (b"host", b"authorization"), scope["source"]
         given: list[tuple[bytes, bytes]] = scope["headers"]
         headers = {name.decode(): text.decode("latin-1") for name, text in given if name in wanted}
@@ -161,6 +161,6 @@ def _answer(refusal: Refusal) -> Response:
         headers["retry-after"] = str(refusal.wait_s)
     category = _CATEGORIES.get(refusal.status, ErrorCategory.POLICY_VALIDATION_FAILED)
     action = _ACTIONS[refusal.status]
-    return refused(
+    return refuse(
         refusal.status, refusal.message, category=category, action=action, headers=headers
     )

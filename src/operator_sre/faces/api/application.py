@@ -23,11 +23,11 @@ from operator_sre.faces.api import (
     methods,
 )
 from operator_sre.faces.api.admission import OPEN_PATH, Admission, Counts
-from operator_sre.faces.api.doors import Door, opens
 from operator_sre.faces.api.operations import router_of
-from operator_sre.faces.api.response import answer, problem, refused
+from operator_sre.faces.api.response import answer, problem, refuse
+from operator_sre.faces.api.routes import Door, opens
 from operator_sre.faces.api.schema import document_of
-from operator_sre.faces.listening.admission import (
+from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
     Rates,
@@ -68,7 +68,7 @@ def application(
         app.router.routes.extend(router.routes)
     app.add_api_route(
         OPEN_PATH,
-        _alive,
+        _answer_alive,
         methods=["GET"],
         operation_id="alive",
         summary="Liveness: the server answers.",
@@ -80,10 +80,10 @@ def application(
         scrape_metrics
     )
     app.router.routes.extend(metrics.routes)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _unknown)
-    app.add_exception_handler(OperatorError, _failed)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_unknown)
+    app.add_exception_handler(OperatorError, _answer_failure)
+    app.add_exception_handler(Exception, _answer_broken)
     counts, refusals = Counts(), Refusals(home)
     state = app.state
     state.home, state.refusals, state.counts = home, refusals, counts
@@ -134,31 +134,31 @@ async def scrape_metrics(request: Request) -> Response:
     return Response(text + state.counts.lines().encode(), media_type=METRICS_TYPE)
 
 
-async def _alive() -> Response:
+async def _answer_alive() -> Response:
     return answer({"status": "ok", "schema_version": SCHEMA_VERSION})
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = " ".join(str(one) for one in first["loc"])
-    return refused(422, f"{where[:200]}: {first['msg']}.")
+    where = " ".join(str(part) for part in first["loc"])
+    return refuse(422, f"{where[:200]}: {first['msg']}.")
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _answer_unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     messages = {404: "Not found: no such route.", 405: "Method not allowed on this route."}
     text = messages.get(error.status_code, "The request cannot be served.")
-    return refused(error.status_code, text, headers=error.headers)
+    return refuse(error.status_code, text, headers=error.headers)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     assert isinstance(error, OperatorError)
     return problem(error)
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _answer_broken(request: Request, error: Exception) -> Response:
     log.error("a request failed: %s %s: %r", request.method, type(error).__name__, str(error)[:500])
     category, action = ErrorCategory.AGENT_RUNTIME_EXCEPTION, NextAction.RERUN
     message = "Internal error. See the log of the server."
-    return refused(500, message, category=category, action=action)
+    return refuse(500, message, category=category, action=action)

@@ -17,8 +17,8 @@ from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.audit import behind
 from operator_sre.app.tokens import find
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.doors import Door, ask, opens
-from operator_sre.faces.api.response import encoded, refused
+from operator_sre.faces.api.response import encode_json, refuse
+from operator_sre.faces.api.routes import Door, ask, opens
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -63,7 +63,7 @@ class Feed:
     _grew: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        """Look for what is new as long as somebody listens, until cancelled."""
+        """Read new entries while there are listeners, until cancelled."""
         while True:
             if self.counts.viewers:
                 await self.look()
@@ -74,7 +74,7 @@ class Feed:
         try:
             newest = await ask(self.home, lambda home: home.store.entries.newest(limit=1))
         except OperatorError:
-            return  # those who listen hear the heartbeat, and what is missing comes later
+            return  # listeners get the heartbeat, and the missing entries later
         if newest and newest[0].seq > self.head:
             self.head = newest[0].seq
             self._wake()
@@ -113,7 +113,7 @@ class Feed:
 
 
 class EventStream(Response):
-    """One listener. Whoever does not read, or is not let in any more, is cut off."""
+    """One listener. A listener that does not read, or lost its access, is disconnected."""
 
     media_type = "text/event-stream"
 
@@ -123,14 +123,14 @@ class EventStream(Response):
         self._token = token
         self._after = after
         # Starlette counts an empty body; a stream has no length.
-        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what there is, then what comes, until the other side is gone."""
         headers = self.raw_headers
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._feed.begin(self._token)
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         telling = asyncio.ensure_future(self._tell(send))
         try:
             await asyncio.wait([gone, telling], return_when=asyncio.FIRST_COMPLETED)
@@ -150,7 +150,7 @@ class EventStream(Response):
             if loop.time() - asked_at >= ASK_AGAIN_S:
                 asked_at = loop.time()
                 is_valid = await ask(feed.home, _counts, self._token)
-            # Read after the question above, so that a listener who is up to date is told why.
+            # Read after the question above, so that a listener that is up to date learns why.
             found = await ask(feed.home, behind, self._after, limit=PAGE)
             page, is_last = up_to_revocation(found, self._token)
             if not is_valid and not is_last:
@@ -200,7 +200,7 @@ async def follow_events(
         many = VIEWERS_OF_TOKEN_MAX if mine else VIEWERS_MAX
         words = f"{many} others listen already{' with this token' if mine else ''}."
         headers = {"retry-after": "30"}
-        return refused(429, words, action=NextAction.RERUN, headers=headers)
+        return refuse(429, words, action=NextAction.RERUN, headers=headers)
     seq = min(int(last_event_id), SEQ_MAX) if last_event_id else after
     return EventStream(feed, token, seq)
 
@@ -217,7 +217,7 @@ def _pieces(page: Iterable[Entry]) -> Iterator[bytes]:
     """The events, made as they are read: of who does not read, no more than a piece waits."""
     piece = bytearray()
     for entry in page:
-        data = encoded(EventDocument(entry))
+        data = encode_json(EventDocument(entry))
         piece += b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.kind.encode(), data)
         if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
@@ -231,11 +231,11 @@ async def _send(send: Send, data: bytes) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def _counts(home: App, token: Token) -> bool:
-    """Whether a token that was let in would be let in now."""
-    return any(one.id == token.id for one in find(home, every=False))
+    """Whether an admitted token is still valid."""
+    return any(row.id == token.id for row in find(home, every=False))

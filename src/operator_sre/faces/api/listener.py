@@ -1,4 +1,4 @@
-"""The API until somebody says stop, and what happens told to whoever follows it."""
+"""Serves the API and its event stream until stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
     from operator_sre.faces.api.events import Feed
-    from operator_sre.faces.listening.connections import BoundedServer
+    from operator_sre.faces.servers.connections import BoundedServer
 
 __all__ = ["serve"]
 
@@ -23,8 +23,8 @@ CONNECTIONS_MAX = 256
 
 
 async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
-    """Answer until cancelled; `ready` is told where."""
-    with bound(listener) as place:
+    """Serve until cancelled; `ready` receives the address."""
+    with bind_socket(listener) as place:
         app, server = _server(home, listener)
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)

@@ -12,16 +12,16 @@ from operator_protocols.domain.token import Role
 from operator_sre.app import answers
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
-from operator_sre.faces.api.doors import Door, Endpoint, ask_long, home_of, opens, read_body
 from operator_sre.faces.api.response import answer
+from operator_sre.faces.api.routes import Door, Endpoint, ask_long, home_of, opens, read_body
 
 __all__ = ["METHODS", "router"]
 
 router = APIRouter(route_class=Door, prefix="/v1/methods")
 Method = Callable[..., Any]
-# By path: who may, what is asked, what is answered, and who answers it. A project may lie in any
-# folder of the machine, so that only an admin may have one looked at; a recommended patch is asked
-# of people, which is more than looking.
+# By path: the role, the request, the answer, and the function. A project may lie in any folder of
+# the machine, so only an admin may have one validated; a recommended patch requests a confirmation,
+# which is more than reading.
 METHODS: dict[str, tuple[Role, type, type, Method]] = {
     "validate-project": (
         Role.ADMIN,
@@ -69,18 +69,18 @@ METHODS: dict[str, tuple[Role, type, type, Method]] = {
 
 
 def _endpoint(path: str, kind: type, method: Method) -> Endpoint:
-    async def called(request: Request) -> Response:
-        asked: Any = from_document(kind, await read_body(request, dict[str, Any]))
+    async def serve(request: Request) -> Response:
+        message: Any = from_document(kind, await read_body(request, dict[str, Any]))
         home = home_of(request)
         if inspect.iscoroutinefunction(method):
-            response = await method(home, asked)
+            response = await method(home, message)
         else:
-            response = await ask_long(home, method, asked)
+            response = await ask_long(home, method, message)
         return answer(as_document(response))
 
-    called.__name__ = path.replace("-", "_")
-    called.__doc__ = (method.__doc__ or "").strip().splitlines()[0]
-    return cast("Endpoint", called)
+    serve.__name__ = path.replace("-", "_")
+    serve.__doc__ = (method.__doc__ or "").strip().splitlines()[0]
+    return cast("Endpoint", serve)
 
 
 for _path, (_role, _asks, _answers, _method) in METHODS.items():

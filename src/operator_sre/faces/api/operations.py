@@ -19,8 +19,8 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from operator_protocols.domain.action import digest_of
 from operator_protocols.errors import UsageError
 from operator_sre.app import confirmations
-from operator_sre.faces.api.doors import Door, ask, ask_long, home_of, opens, read_body
-from operator_sre.faces.api.response import Refused, answer, etag_of, refused
+from operator_sre.faces.api.response import Refused, answer, etag_of, refuse
+from operator_sre.faces.api.routes import Door, ask, ask_long, home_of, opens, read_body
 from operator_sre.operations import all_operations
 from operator_sre.operations.confirmations import Pending
 from operator_sre.operations.operation import load, struct_for
@@ -55,20 +55,20 @@ Cursor = Annotated[
 
 
 class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """After what a page goes on, and for which question."""
+    """The last row of a page, and a digest of the criteria of the list."""
 
     after: str
-    asked: str
+    criteria: str
 
 
-def cursor_at(after: object, *asked: object) -> str:
-    """The cursor that goes on behind this, for the same question."""
-    place = _Place(str(after), _digest(asked))
+def cursor_at(after: object, *criteria: object) -> str:
+    """The cursor of the rows after this one, for the same criteria."""
+    place = _Place(str(after), _digest(criteria))
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
-def place_of(cursor: str, *asked: object) -> str:
-    """Behind what to go on; empty for the first page. UsageError for what we did not give out."""
+def place_of(cursor: str, *criteria: object) -> str:
+    """The last row of the previous page; empty for the first page. UsageError if it is not ours."""
     if not cursor:
         return ""
     try:
@@ -77,10 +77,13 @@ def place_of(cursor: str, *asked: object) -> str:
             base64.b64decode(padded, altchars=b"-_", validate=True), type=_Place
         )
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise UsageError("That is no cursor of ours.", next_step="Begin without one.") from None
-    if place.asked != _digest(asked):
         raise UsageError(
-            "The cursor belongs to another filter.", next_step="Begin without one, or keep it."
+            "The cursor is not valid.", next_step="Start again without a cursor."
+        ) from None
+    if place.criteria != _digest(criteria):
+        raise UsageError(
+            "The cursor belongs to another filter.",
+            next_step="Repeat the filter, or start again without a cursor.",
         )
     return place.after
 
@@ -91,15 +94,15 @@ def number_of(place: str) -> int:
 
 
 def page_of(
-    found: Sequence[T], key: Callable[[T], object], limit: int, *asked: object
+    found: Sequence[T], key: Callable[[T], object], limit: int, *criteria: object
 ) -> tuple[tuple[T, ...], str]:
-    """What is shown of one more than are asked for, and the cursor of the rest if there is one."""
+    """The page of the rows found, one more than fit, and the cursor of the rest if there is one."""
     part = tuple(found[:limit])
-    return part, cursor_at(key(part[-1]), *asked) if len(found) > limit else ""
+    return part, cursor_at(key(part[-1]), *criteria) if len(found) > limit else ""
 
 
-def _digest(asked: Sequence[object]) -> str:
-    return digest_of([str(one) for one in asked]).removeprefix("sha256:")[:16]
+def _digest(criteria: Sequence[object]) -> str:
+    return digest_of([str(criterion) for criterion in criteria]).removeprefix("sha256:")[:16]
 
 
 _IN_PATH = re.compile(r"{(\w+)}")
@@ -130,9 +133,9 @@ def router_of(operations: tuple[Operation, ...]) -> APIRouter:
 
 def documents() -> dict[str, type[Any]]:
     """What operations are asked and answer, by the names in the OpenAPI document."""
-    served = [one for one in all_operations() if one.route]
-    bodies = [body for one in served if (body := body_of(one)) is not None]
-    kinds: tuple[type[Any], ...] = (Pending, *bodies, *(one.result for one in served))
+    served = [operation for operation in all_operations() if operation.route]
+    bodies = [body for operation in served if (body := body_of(operation)) is not None]
+    kinds: tuple[type[Any], ...] = (Pending, *bodies, *(operation.result for operation in served))
     return {kind.__name__: kind for kind in kinds}
 
 
@@ -143,7 +146,7 @@ def body_of(operation: Operation) -> type[msgspec.Struct] | None:
     if route is None or route.method == "GET":
         return None
     outside = _IN_PATH.findall(route.path)
-    inside = [one.name for one in operation.parameters if one.wire not in outside]
+    inside = [parameter.name for parameter in operation.parameters if parameter.wire not in outside]
     doc = {"__doc__": operation.request.__doc__}
     return struct_for("api", route.body, operation, inside, namespace=doc)
 
@@ -155,9 +158,9 @@ def signature_of(operation: Operation) -> inspect.Signature:
     paged = ("limit", operation.page.place) if operation.page else ()
     outside = _IN_PATH.findall(route.path)
     found: list[tuple[str, Any, Any]] = [("request", Request, inspect.Parameter.empty)]
-    for one in operation.parameters:
-        if one.wire in outside or (route.method == "GET" and one.name not in paged):
-            found += _read_by_fastapi(one, is_path=one.wire in outside)
+    for parameter in operation.parameters:
+        if parameter.wire in outside or (route.method == "GET" and parameter.name not in paged):
+            found += _read_by_fastapi(parameter, is_path=parameter.wire in outside)
     if operation.page:
         found += [("limit", Limit, LIMIT), ("cursor", Cursor, "")]
     if route.shown:
@@ -170,8 +173,8 @@ def signature_of(operation: Operation) -> inspect.Signature:
     )
 
 
-def _read_by_fastapi(one: Parameter, *, is_path: bool) -> list[tuple[str, Any, Any]]:
-    meta = one.meta_for("api")
+def _read_by_fastapi(parameter: Parameter, *, is_path: bool) -> list[tuple[str, Any, Any]]:
+    meta = parameter.meta_for("api")
     if meta is None:
         return []
     limits: dict[str, Any] = {
@@ -183,10 +186,13 @@ def _read_by_fastapi(one: Parameter, *, is_path: bool) -> list[tuple[str, Any, A
         "description": meta.description,
     }
     place = Path(**limits) if is_path else Query(**limits)
-    kind, default = one.kind, inspect.Parameter.empty if one.required else one.default
-    if one.many:
+    kind, default = (
+        parameter.kind,
+        inspect.Parameter.empty if parameter.required else parameter.default,
+    )
+    if parameter.many:
         kind, default = list[kind.__args__[0]] | None, None  # type: ignore[name-defined]
-    return [(one.query, Annotated[kind, place], default)]
+    return [(parameter.query, Annotated[kind, place], default)]
 
 
 def _endpoint(operation: Operation, route: Route) -> Any:
@@ -195,14 +201,14 @@ def _endpoint(operation: Operation, route: Route) -> Any:
     async def serve(request: Request, **given: Any) -> Response:
         home, body = home_of(request), body_of(operation)
         values: dict[str, Any] = {}
-        for one in operation.parameters:
-            if one.query in given and not (operation.page and one.name == "limit"):
-                value = given[one.query]
-                values[one.name] = tuple(value or ()) if one.many else value
+        for parameter in operation.parameters:
+            if parameter.query in given and not (operation.page and parameter.name == "limit"):
+                value = given[parameter.query]
+                values[parameter.name] = tuple(value or ()) if parameter.many else value
         if body is not None:
             values |= msgspec.structs.asdict(await read_body(request, body))
         if route.shown:
-            values["seen"] = await _seen(home, route, values, given["if_match"])
+            values["seen"] = await _check_version(home, route, values, given["if_match"])
         if operation.confirmation:
             wanted = operation.request(**values)
             change = await ask(home, lambda home: operation.to_confirm(home, wanted))
@@ -211,7 +217,7 @@ def _endpoint(operation: Operation, route: Route) -> Any:
         if operation.page is not None:
             return await _answer_page(home, operation, values, given["limit"], given["cursor"])
         if route.kept_s:
-            # A long walk, which nobody may have us do again and again.
+            # A long walk, which no client may trigger again and again.
             async with lock:
                 now = home.clock.monotonic()
                 if kept.document is None or now - kept.at_s >= route.kept_s:
@@ -230,29 +236,29 @@ def _endpoint(operation: Operation, route: Route) -> Any:
 
 
 class _Kept:
-    """An answer that is told again, and when it was made."""
+    """A cached answer, and when it was made."""
 
     document: Any = None
     at_s: float = 0.0
 
 
-async def _seen(home: App, route: Route, values: dict[str, Any], if_match: str) -> int:
+async def _check_version(home: App, route: Route, values: dict[str, Any], if_match: str) -> int:
     """The version of what is changed, when that is what the caller has seen."""
     path = {name: values[name] for name in _IN_PATH.findall(route.path)}
     state = getattr(await ask(home, load(route.shown), **path), route.etag)
     if not if_match or if_match.strip() == "*":
         words = "Say with If-Match what you have seen: the ETag that came with it."
-        raise Refused(refused(428, words))
+        raise Refused(refuse(428, words))
     if if_match.strip() != etag_of(state):
         ((noun, name),) = path.items()
         message = f"{noun.capitalize()} {name!r} has changed since you read it. Read it again."
-        raise Refused(refused(412, message))
+        raise Refused(refuse(412, message))
     version: int = state.version
     return version
 
 
 def _wait_for(confirmation: Any) -> Response:
-    """The answer to a change that somebody has to confirm first."""
+    """The answer to a change that needs a confirmation first."""
     where = {"location": f"/v1/confirmations/{confirmation.id}"}
     return answer(Pending(confirmation), status=202, headers=where)
 
@@ -261,14 +267,16 @@ async def _answer_page(
     home: App, operation: Operation, values: dict[str, Any], limit: int, cursor: str
 ) -> Response:
     """One page; one row more than is shown says whether there is another."""
-    page, asked = operation.page, (operation.name, *values.values())
+    page, criteria = operation.page, (operation.name, *values.values())
     assert page is not None
-    if place := place_of(cursor, *asked):
-        (kind,) = (one.kind for one in operation.parameters if one.name == page.place)
+    if place := place_of(cursor, *criteria):
+        (kind,) = (
+            parameter.kind for parameter in operation.parameters if parameter.name == page.place
+        )
         values = {**values, page.place: place if kind is str else number_of(place)}
     document = await _perform(home, operation, {**values, "limit": limit + 1})
     found = getattr(document, operation.rows)
-    rows, rest = page_of(found, attrgetter(page.key), limit, *asked)
+    rows, rest = page_of(found, attrgetter(page.key), limit, *criteria)
     return answer(replace(document, **{operation.rows: rows, "next_cursor": rest}))
 
 

@@ -28,10 +28,10 @@ __all__ = [
     "Problem",
     "Refused",
     "answer",
-    "encoded",
+    "encode_json",
     "etag_of",
     "problem",
-    "refused",
+    "refuse",
     "status_of",
 ]
 
@@ -76,11 +76,11 @@ def answer(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A document as a response."""
-    body = encoded(document)
+    body = encode_json(document)
     return Response(body, status, dict(headers or {}), media_type=JSON)
 
 
-def encoded(document: object) -> bytes:
+def encode_json(document: object) -> bytes:
     """A document as JSON; lone surrogates, as in a file name, are escaped."""
     try:
         return msgspec.json.encode(document)
@@ -90,10 +90,10 @@ def encoded(document: object) -> bytes:
 
 def etag_of(value: object) -> str:
     """An ETag that changes with the value."""
-    return f'"{hashlib.sha256(encoded(value)).hexdigest()[:32]}"'
+    return f'"{hashlib.sha256(encode_json(value)).hexdigest()[:32]}"'
 
 
-def refused(
+def refuse(
     status: int,
     message: str,
     *,

@@ -16,9 +16,9 @@ from operator_sre.faces.api import (
     events,
     response,
 )
-from operator_sre.faces.api.doors import ANSWERS, ASKS
 from operator_sre.faces.api.operations import documents
 from operator_sre.faces.api.response import JSON
+from operator_sre.faces.api.routes import ANSWERS, ASKS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -46,7 +46,7 @@ _CHALLENGE = {"WWW-Authenticate": {"schema": {"type": "string"}}}
 
 def document_of(app: FastAPI) -> dict[str, Any]:
     """OpenAPI 3.1, generated from the routes."""
-    routes = [one for one in app.routes if isinstance(one, APIRoute)]
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
     document = get_openapi(
         title="Operator",
         version=messages.SCHEMA_VERSION,

@@ -9,7 +9,7 @@ from operator_sre.faces.cli.options import (
     JsonLinesOption,
     ModelOption,
     TellOption,
-    opened,
+    open_home,
 )
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.faces.cli.story import with_entries
@@ -35,6 +35,6 @@ def start(
     """Work on tickets until stopped. Changes nothing unless --mode allows it."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s, model=model) as app:
+    with open_home(context, interval_s=interval_s, model=model) as app:
         work, subjects = service.agent(app), app.subjects
         run_until_stopped(with_entries(app, work, as_json=as_json, subjects=subjects, tell=tell))

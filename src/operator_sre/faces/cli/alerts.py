@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from operator_sre.faces.cli.listeners import say_listening
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import print_list
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -30,7 +30,7 @@ def serve(
         urls = [f"http://{address}{path}" for path in receiver.paths]
         say_listening(urls, as_json=as_json)
 
-    with opened(context) as home:
+    with open_home(context) as home:
         receiver = Receiver(home)
         run_until_stopped(serve_alerts(receiver, listen, ready=ready))
 
@@ -50,15 +50,15 @@ def list_(
         found = list_alerts(home, firing=not every, subject=subject)
     rows = [
         (
-            "firing" if one.firing else "over",
-            one.severity,
-            f"{one.since:%m-%d %H:%M:%S}",
-            one.trigger,
-            one.target,
-            one.name,
-            one.summary,
+            "firing" if alert.firing else "over",
+            alert.severity,
+            f"{alert.since:%m-%d %H:%M:%S}",
+            alert.trigger,
+            alert.target,
+            alert.name,
+            alert.summary,
         )
-        for one in found
+        for alert in found
     ]
     head = ("state", "severity", "since", "trigger", "target", "name", "summary")
     print_list("alerts", found, head, rows, none="No alerts.", as_json=as_json)

@@ -1,4 +1,4 @@
-"""The questions that programs ask, and people too: what happened, why, and what is to be done."""
+"""The questions of the contract: what happened in a run, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operator_sre.faces.cli.options import Globals, JsonOption, opened
+from operator_sre.faces.cli.options import Globals, JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -41,7 +41,7 @@ def validate(
 
     with look_at_app(_elsewhere(context)) as app:
         answer = validate_project(app, ValidateAgentProjectRequest(project_dir=folder))
-    document = _said(answer, as_json=as_json)
+    document = _print_answer(answer, as_json=as_json)
     if not as_json:
         ready = "is ready" if document["ready"] else "is not ready"
         runtime = f" ({document['runtime']})" if "runtime" in document else ""
@@ -58,9 +58,9 @@ def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = Fa
     from operator_sre.app.answers import summarize_run
     from operator_sre.contract.messages import SummarizeRunRequest
 
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = summarize_run(app, SummarizeRunRequest(run_id=run))
-    document = _said(answer, as_json=as_json)
+    document = _print_answer(answer, as_json=as_json)
     if not as_json:
         keys = ("status", "started_at", "finished_at", "duration_ms", "invocations")
         more = ("policy_denials", "error_category", "exit_code")
@@ -74,9 +74,9 @@ def explain_failure(context: typer.Context, run: RunArgument, as_json: JsonOptio
     from operator_sre.app.answers import explain_failure as explained
     from operator_sre.contract.messages import ExplainFailureRequest
 
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = explained(app, ExplainFailureRequest(run_id=run))
-    _said(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
     if as_json:
         return
     print_lines([clean(f"{answer.error_category}: {answer.root_cause}")])
@@ -97,9 +97,9 @@ def explain_denial(
     from operator_sre.app.answers import explain_denial as explained
     from operator_sre.contract.messages import ExplainPolicyDenialRequest
 
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = explained(app, ExplainPolicyDenialRequest(run_id=run, action=action))
-    _said(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
     if as_json:
         return
     print_lines([clean(f"Denied by {answer.blocking_rule_id}: {answer.denied_action}")])
@@ -118,13 +118,13 @@ def recommend_patch(
     from operator_sre.contract.documents import from_document
     from operator_sre.contract.messages import SCHEMA_VERSION, RecommendPolicyPatchRequest
 
-    asked: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "request": text}
+    fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "request": text}
     request = from_document(
-        RecommendPolicyPatchRequest, asked | ({"risk_level": risk} if risk else {})
+        RecommendPolicyPatchRequest, fields | ({"risk_level": risk} if risk else {})
     )
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = run_until_stopped(recommended(app, request))
-    _said(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
     if not as_json:
         print_lines([clean(line) for line in answer.proposed_patch.splitlines()])
         print_lines(["", clean(f"risk {answer.risk_level}: {answer.rationale}")])
@@ -139,14 +139,14 @@ def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = Fal
     from operator_sre.app.answers import run_timeline
     from operator_sre.contract.messages import GetRunTimelineRequest
 
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = run_timeline(app, GetRunTimelineRequest(run_id=run))
-    _said(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
     if not as_json:
         for event in answer.events:
             when = f"{event.timestamp:%H:%M:%S.%f}"[:-3]
-            told = f"{event.audit_seq:6}  {when}  {event.event_type:20}  {event.detail}"
-            print_lines([clean(told)])
+            line = f"{event.audit_seq:6}  {when}  {event.event_type:20}  {event.detail}"
+            print_lines([clean(line)])
 
 
 def next_action(
@@ -156,16 +156,16 @@ def next_action(
     from operator_sre.app.answers import next_action as decided
     from operator_sre.contract.messages import NextActionRequest
 
-    with opened(context) as app:
+    with open_home(context) as app:
         answer = decided(app, NextActionRequest(run_id=run))
-    _said(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
     if not as_json:
         print_lines([clean(f"{answer.next_action}: {answer.rationale}")])
         _tell_evidence(answer.evidence_refs)
 
 
-def _said(answer: Message, *, as_json: bool) -> dict[str, Any]:
-    """The document of an answer, seen to keep the contract, and printed where it is wanted."""
+def _print_answer(answer: Message, *, as_json: bool) -> dict[str, Any]:
+    """The document of an answer, checked against the contract; printed with `as_json`."""
     from operator_sre.contract.promises import checked
 
     document = checked(answer)
@@ -175,7 +175,7 @@ def _said(answer: Message, *, as_json: bool) -> dict[str, Any]:
 
 
 def _tell_evidence(refs: Iterable[EvidenceRef], *, indent: str = "  ") -> None:
-    print_lines([clean(f"{indent}{one.type} {one.ref}: {one.detail}") for one in refs])
+    print_lines([clean(f"{indent}{ref.type} {ref.ref}: {ref.detail}") for ref in refs])
 
 
 def _elsewhere(context: typer.Context) -> Config:
@@ -185,5 +185,5 @@ def _elsewhere(context: typer.Context) -> Config:
 
     from operator_sre.config import load_config
 
-    told: Globals = context.obj
-    return load_config(flags={"home": told.home}, environ=os.environ, cwd=Path("/"))
+    options: Globals = context.obj
+    return load_config(flags={"home": options.home}, environ=os.environ, cwd=Path("/"))

@@ -15,7 +15,7 @@ import typer
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app import audit as ledger
 from operator_sre.faces.cli.noun import arrange, noun_of
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.parser import moment
 from operator_sre.faces.cli.progress import progress
@@ -49,7 +49,7 @@ def show_(
             "Name a run, an entry (--seq N) or a span (--span ID).",
             next_step="See: operator audit list",
         )
-    with opened(context) as app:
+    with open_home(context) as app:
         if span:
             from operator_sre.app.telemetry import entry_of
 
@@ -94,7 +94,7 @@ def verify_(
             config_of(context)
             report = ledger.verify_bundle(bundle, key=key, progress=tell_count)
         else:
-            with opened(context) as app:
+            with open_home(context) as app:
                 report = ledger.verify_ledger(app, progress=tell_count, anchors=anchors)
                 if report.damages and record:
                     run_until_stopped(ledger.record_damage(app, report.damages))
@@ -121,7 +121,7 @@ def anchor_(
     as_json: JsonOption = False,
 ) -> None:
     """Print the signed head of the ledger, to store on another system."""
-    with opened(context) as app:
+    with open_home(context) as app:
         line = ledger.anchor_head(app, file=file)
         if url:
             run_until_stopped(ledger.post_anchor(line, url))
@@ -155,7 +155,7 @@ def export_(
     """Export entries as a verifiable bundle, or as JSON lines, CSV or HTML."""
     wanted = ledger.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
     shown = file is None or str(file) == "-"
-    with opened(context) as app:
+    with open_home(context) as app:
         if style != "bundle":
             count = _write_lines(ledger.export_text(app, style, wanted), None if shown else file)
         elif file is None or shown:
@@ -184,7 +184,7 @@ def tail_(
     as_json: JsonOption = False,
 ) -> None:
     """Print the newest entries; with --json, one document per line."""
-    with opened(context) as app:
+    with open_home(context) as app:
         newest = ledger.tail(app, count=max(count, 1))
         show_entries(newest[-count:] if count else [], as_json=as_json)
         if follow:

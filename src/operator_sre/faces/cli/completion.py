@@ -125,12 +125,16 @@ def _nodes(command: Any, path: str) -> Iterator[tuple[str, list[str]]]:
     """Every place in the tree, and the words that may follow there."""
     inner: Mapping[str, Any] = getattr(command, "commands", {})
     yield path, list(inner) or _options(command)
-    for name, one in inner.items():
-        yield from _nodes(one, f"{path} {name}".strip())
+    for name, inner_command in inner.items():
+        yield from _nodes(inner_command, f"{path} {name}".strip())
 
 
 def _options(command: Any) -> list[str]:
-    named = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
+    named = [
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    ]
     return [name for name in named if name.startswith("--")]
 
 

@@ -31,7 +31,9 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         value = config.values[setting.name]
         shown = ("(set, hidden)" if value else "(not set)") if setting.secret else value
         rows.append((setting.name, shown, config.sources[setting.name], setting.meaning))
-    subjects = {one.name: [target.name for target in one.targets] for one in config.subjects}
+    subjects = {
+        subject.name: [target.name for target in subject.targets] for subject in config.subjects
+    }
     if as_json:
         settings = [
             {"name": name, "value": value, "source": source} for name, value, source, _ in rows
@@ -65,8 +67,8 @@ def trust(
     with open_app(config) as home:
         run_until_stopped(record_trust(home, found))
     if as_json:
-        told = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
-        print_json({"trusted": told})
+        document = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
+        print_json({"trusted": document})
         return
     reasons = found.reasons or ("it lets nothing run by itself",)
     print_lines([clean(f"Trusted {found.file}: {'; '.join(reasons)}.")])

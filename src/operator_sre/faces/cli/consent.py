@@ -20,8 +20,8 @@ __all__ = [
     "ConfirmationOption",
     "ProposeOption",
     "YesOption",
-    "confirmed",
-    "crossed",
+    "confirm",
+    "cross_boundary",
     "say_pending",
 ]
 
@@ -35,7 +35,7 @@ ProposeOption = Annotated[
 ]
 
 
-def confirmed(question: str, *, yes: bool, word: str = "") -> None:
+def confirm(question: str, *, yes: bool, word: str = "") -> None:
     """Return when a person confirms: by --yes, by y, or by typing the word. UsageError if not."""
     if yes:
         return
@@ -44,14 +44,14 @@ def confirmed(question: str, *, yes: bool, word: str = "") -> None:
     wanted = f"type {word!r}" if word else "y/N"
     sys.stderr.write(f"{question} [{wanted}] ")
     sys.stderr.flush()
-    said = sys.stdin.readline().strip()
-    if said != word if word else said.lower() not in {"y", "yes"}:
+    answer = sys.stdin.readline().strip()
+    if answer != word if word else answer.lower() not in {"y", "yes"}:
         raise typer.Abort
 
 
-def crossed(
+def cross_boundary(
     app: App,
-    asked: Asked | None,
+    change: Asked | None,
     *,
     yes: bool,
     propose: bool,
@@ -63,7 +63,7 @@ def crossed(
 
     None stands for a change that needs no confirmation.
     """
-    if asked is None:
+    if change is None:
         return None
     from operator_sre.app.confirmations import cross, said_no
     from operator_sre.faces.cli.signals import run_until_stopped
@@ -71,12 +71,12 @@ def crossed(
     sure = yes and not propose
     if not sure and not propose and not given and sys.stdin.isatty() and not as_json:
         try:
-            confirmed(clean(asked.rationale), yes=False, word=word)
+            confirm(clean(change.rationale), yes=False, word=word)
         except typer.Abort:
-            run_until_stopped(said_no(app, asked))
+            run_until_stopped(said_no(app, change))
             raise
         sure = True
-    found = run_until_stopped(cross(app, asked, sure=sure, given=given))
+    found = run_until_stopped(cross(app, change, sure=sure, given=given))
     if found.state == "pending":
         say_pending(found, as_json=as_json)
         raise typer.Exit(NEEDS_A_PERSON)

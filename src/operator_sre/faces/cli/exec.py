@@ -82,7 +82,7 @@ def exec_(
         timeout_s=timeout_s,
         reason=reason,
         venv=str((place / venv).absolute()) if venv else "",
-        passes=_named(passes or []),
+        passes=_check_variables(passes or []),
     )
     warnings = venv_warnings(wanted.command, cwd=wanted.cwd, venv=wanted.venv, environ=os.environ)
     if dry_run:
@@ -148,13 +148,13 @@ def execute(
     began: list[str] = []
     works: list[asyncio.Task[Execution]] = []
 
-    def gone() -> None:
+    def stop_watching() -> None:
         # Wait a moment: a command that is just ending must not be reported as stopped.
         asyncio.get_running_loop().call_later(NOBODY_READS_S, works[0].cancel)
 
-    screen = Screen(gone)
+    screen = Screen(stop_watching)
 
-    def asked(approval: Approval) -> None:
+    def announce(approval: Approval) -> None:
         screen.say(f"{approval.level}, risk {approval.risk}: {approval.explanation}")
         screen.say(
             f"Pending approval. Approve it with: operator approvals approve {approval.id}{here}"
@@ -163,14 +163,14 @@ def execute(
 
     async def work(app: App) -> Execution:
         watch = screen.show if live else None
-        doing = execute_command(app, wanted, asked=asked, watch=watch, began=began.append)
+        doing = execute_command(app, wanted, asked=announce, watch=watch, began=began.append)
         works.append(asyncio.ensure_future(doing))
         try:
             return await works[0]
         except asyncio.CancelledError:
-            what = "the command was stopped and may have partly run"
+            state = "the command was stopped and may have partly run"
             screen.say(
-                f"Cancelled: {what if began else 'nothing ran, and the request was withdrawn'}."
+                f"Cancelled: {state if began else 'nothing ran, and the request was withdrawn'}."
             )
             raise
 
@@ -225,7 +225,7 @@ def _tell(executed: Execution, screen: Screen, here: str) -> None:
         screen.say(sentence)
 
 
-def _named(passes: list[str]) -> tuple[str, ...]:
+def _check_variables(passes: list[str]) -> tuple[str, ...]:
     """The names of variables that are set; a value here could expose a secret."""
     for name in passes:
         if not name.replace("_", "a").isalnum() or name[:1].isdigit():

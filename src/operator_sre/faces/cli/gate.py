@@ -1,4 +1,4 @@
-"""`operator gate`: what would be allowed to run."""
+"""`operator gate`: judges commands without running them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(
     if as_json:
         print_json(answer_of(verdict))
     else:
-        print_lines(_told(verdict))
+        print_lines(_describe_verdict(verdict))
     raise typer.Exit(EXIT_CODES[verdict.level])
 
 
@@ -80,7 +80,7 @@ def _check_lines(
         print_json(answer, line=True)
 
 
-def _told(verdict: Verdict) -> list[str]:
+def _describe_verdict(verdict: Verdict) -> list[str]:
     """A verdict as text."""
     lines = [
         f"{verdict.level.upper()}, risk {verdict.risk} ({verdict.score}): "

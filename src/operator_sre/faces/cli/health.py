@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_sre.faces.cli.noun import show
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import print_json
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations.health import health_lines
@@ -45,7 +45,7 @@ def health(
             _show(view, as_json=as_json, line=True)
             await asyncio.sleep(WATCH_S)
 
-    with opened(context) as app:
+    with open_home(context) as app:
         if watch:
             run_until_stopped(follow(app))
             return

@@ -9,7 +9,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.noun import arrange, noun_of, show
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations import history
@@ -35,16 +35,16 @@ def show_(
     from operator_sre.app.history import show_command, show_output
     from operator_sre.faces.cli.live import Screen
 
-    def gone() -> None:
+    def leave() -> None:
         raise typer.Exit(1)
 
     if output and as_json:
         raise UsageError(
             "--output cannot be combined with --json.", next_step="Remove one of them."
         )
-    with opened(context) as app:
+    with open_home(context) as app:
         if output:
-            show_output(app, seq, Screen(gone).show)
+            show_output(app, seq, Screen(leave).show)
             return
         view = show_command(app, seq)
     if as_json:
@@ -67,7 +67,7 @@ def list_patterns_(
     """List patterns: those people created, then those learned from repeated success."""
     from operator_sre.app.history import list_patterns
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = list_patterns(app, like=like)[:limit]
     head = ("name", "category", "uses", "rate", "lines")
     rows = []
@@ -83,20 +83,24 @@ def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOptio
     """Show a pattern with its placeholders and preconditions."""
     from operator_sre.app.history import show_pattern
 
-    with opened(context) as app:
-        one = show_pattern(app, name)
+    with open_home(context) as app:
+        pattern = show_pattern(app, name)
     if as_json:
-        print_json({"pattern": one})
+        print_json({"pattern": pattern})
         return
-    origin = "learned" if one.learned else f"made by {one.made_by}"
-    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
-    print_lines([f"{one.name}: {one.category}, {origin}, {one.uses} uses, success {rate}"])
-    print_lines([f"  {clean(line)}" for line in one.lines])
-    for placeholder in one.placeholders:
-        seen = ", ".join(one.examples.get(placeholder, ()))
+    origin = "learned" if pattern.learned else f"made by {pattern.made_by}"
+    rate = "-" if pattern.success_rate is None else f"{pattern.success_rate:.0%}"
+    print_lines(
+        [f"{pattern.name}: {pattern.category}, {origin}, {pattern.uses} uses, success {rate}"]
+    )
+    print_lines([f"  {clean(line)}" for line in pattern.lines])
+    for placeholder in pattern.placeholders:
+        seen = ", ".join(pattern.examples.get(placeholder, ()))
         print_lines([f"  {{{placeholder}}}{f'  such as {clean(seen)}' if seen else ''}"])
-    print_lines([f"  needs {key}: {clean(str(value))}" for key, value in one.preconditions.items()])
-    print_lines([f"  for: {clean(text)}" for text in one.contexts])
+    print_lines(
+        [f"  needs {key}: {clean(str(value))}" for key, value in pattern.preconditions.items()]
+    )
+    print_lines([f"  for: {clean(text)}" for text in pattern.contexts])
 
 
 @patterns.command("create")
@@ -115,7 +119,7 @@ def create_(
     from operator_sre.app.history import create_pattern
 
     needs = _pairs(precondition or [])
-    with opened(context) as app:
+    with open_home(context) as app:
         work = create_pattern(app, name, lines, category=category, preconditions=needs, context=why)
         made = run_until_stopped(work)
     if as_json:
@@ -136,7 +140,7 @@ def use_(
     from operator_sre.app.history import use_pattern
 
     given = _pairs(values or [])
-    with opened(context) as app:
+    with open_home(context) as app:
         filled = run_until_stopped(use_pattern(app, name, given, subject=subject))
     if as_json:
         judged = [
@@ -168,7 +172,7 @@ def delete_(
     """Delete a pattern. The audit log keeps its definition."""
     from operator_sre.app.history import delete_pattern
 
-    with opened(context) as app:
+    with open_home(context) as app:
         run_until_stopped(delete_pattern(app, name, reason=reason))
     if as_json:
         print_json({"deleted": name})

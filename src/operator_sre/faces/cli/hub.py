@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -43,7 +43,7 @@ def request(
     from operator_sre.app.hub import Agent, Hub
 
     action = replace(Action.shell(command, reasoning=reason), cwd=str(Path(cwd).absolute()))
-    with opened(context) as home:
+    with open_home(context) as home:
         asking = Hub(home).request_system_action(Agent(agent, kind), action, subject=subject)
         name = run_until_stopped(asking)
     if as_json:
@@ -59,14 +59,14 @@ def result(
     """Show the result of an agent's action. Exit 0 when it completed, else 1."""
     from operator_sre.app.hub import Hub
 
-    with opened(context) as home:
+    with open_home(context) as home:
         found = Hub(home).get_action_result(action, agent)
     if as_json:
         print_json({"result": found})
     else:
         print_lines([clean(f"{action} is {found.state}. {found.reason}".rstrip())])
-        said = f"{found.result.stdout}{found.result.stderr}" if found.result else ""
-        print_lines([clean(line) for line in said.splitlines()])
+        output = f"{found.result.stdout}{found.result.stderr}" if found.result else ""
+        print_lines([clean(line) for line in output.splitlines()])
     raise typer.Exit(0 if found.state == "completed" else 1)
 
 
@@ -75,17 +75,17 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
     """List unfinished actions of one agent or of all, oldest first."""
     from operator_sre.app.hub import Hub
 
-    with opened(context) as home:
+    with open_home(context) as home:
         found = Hub(home).get_pending_actions(agent)
     rows = [
         (
-            one.action,
-            one.agent.name,
-            one.state,
-            "pending" if one.approval else "-",
-            one.what.command,
+            action.action,
+            action.agent.name,
+            action.state,
+            "pending" if action.approval else "-",
+            action.what.command,
         )
-        for one in found
+        for action in found
     ]
     head = ("id", "agent", "state", "approval", "what")
     print_list("actions", found, head, rows, none="No unfinished actions.", as_json=as_json)
@@ -103,7 +103,7 @@ def approve(
     from operator_sre.app.hub import Hub
     from operator_sre.app.persons import signed_in
 
-    with opened(context) as home:
+    with open_home(context) as home:
         answering = Hub(home).approve_action(action, by=signed_in(), reason=reason, approved=not no)
         answered = run_until_stopped(answering)
     if as_json:
@@ -135,5 +135,5 @@ def listen(
                 words = f"{place}  {message.kind}  {message.text.strip()}"
                 print_lines([clean(words.rstrip())])
 
-    with opened(context) as home:
+    with open_home(context) as home:
         run_until_stopped(hear(Hub(home)))

@@ -14,9 +14,9 @@ from operator_sre.faces.cli.consent import (
     ConfirmationOption,
     ProposeOption,
     YesOption,
-    crossed,
+    cross_boundary,
 )
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import print_json, print_lines
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -61,14 +61,16 @@ InsecureOption = Annotated[
 
 
 class Serve(Protocol):
-    """What listens until cancelled, and says where."""
+    """A server that runs until cancelled, and reports its address."""
 
     def __call__(
         self, home: App, listener: Listener, *, ready: Callable[[str], None]
     ) -> Coroutine[Any, Any, None]: ...
 
 
-def listens(load: Callable[[], Serve], sentence: str, *, what: str, at: int) -> Callable[..., None]:
+def listens(
+    load: Callable[[], Serve], sentence: str, *, purpose: str, at: int
+) -> Callable[..., None]:
     """A verb that listens, with this sentence as its help; `load` brings what it needs to."""
 
     def run(
@@ -96,7 +98,7 @@ def listens(load: Callable[[], Serve], sentence: str, *, what: str, at: int) -> 
             context,
             listener,
             load(),
-            what=what,
+            purpose=purpose,
             yes=yes,
             propose=propose,
             given=confirmation,
@@ -112,36 +114,36 @@ def listen(
     listener: Listener,
     serve: Serve,
     *,
-    what: str,
+    purpose: str,
     yes: bool,
     propose: bool,
     given: str,
     as_json: bool,
 ) -> None:
-    """Serve until stopped; beyond this machine only when a person said yes to just this."""
+    """Serve until stopped; beyond this machine only after a person confirmed exactly that."""
     from operator_sre.app.listeners import exposure_of
 
     _must_be_names(listener.hosts)
-    asked = exposure_of(listener, what)
-    with opened(context) as home:
-        crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
+    change = exposure_of(listener, purpose)
+    with open_home(context) as home:
+        cross_boundary(home, change, yes=yes, propose=propose, as_json=as_json, given=given)
         run_until_stopped(
             serve(home, listener, ready=lambda url: say_listening([url], as_json=as_json))
         )
 
 
 def _must_be_names(hosts: Sequence[str]) -> None:
-    """What is no name would be compared with what browsers send, and never be met."""
-    for one in hosts:
-        if len(one) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(one):
+    """UsageError for anything but a host name: it would never match a request."""
+    for host in hosts:
+        if len(host) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(host):
             raise UsageError(
-                f"--host is {one[:NAME_CHARACTERS_MAX]!r}, and has to be a name.",
+                f"--host must be a host name, not {host[:NAME_CHARACTERS_MAX]!r}.",
                 next_step="Give it without scheme, port and path: --host ops.example.com",
             )
 
 
 def say_listening(urls: list[str], *, as_json: bool) -> None:
-    """Where we can be reached from now on."""
+    """Print the addresses of the server."""
     if as_json:
         print_json({"listening": urls}, line=True)
     else:
@@ -157,13 +159,13 @@ def _load_api() -> Serve:
 serve = listens(
     _load_api,
     "Serve the HTTP API until stopped; see docs/api.md.",
-    what="the API",
+    purpose="the API",
     at=8440,
 )
 
 
 def _load_web() -> Serve:
-    from operator_sre.faces.web.serving import serve
+    from operator_sre.faces.web.listener import serve
 
     return serve
 
@@ -171,7 +173,7 @@ def _load_web() -> Serve:
 web = listens(
     _load_web,
     "Serve the web console until stopped; see docs/web.md.",
-    what="the web console",
+    purpose="the web console",
     at=8442,
 )
 
@@ -199,7 +201,7 @@ def mcp(
     from operator_sre.faces.mcp.listener import serve_http, serve_pipe
 
     if not http:
-        with opened(context) as home:
+        with open_home(context) as home:
             run_until_stopped(serve_pipe(home))
         return
     from operator_sre.app.listeners import Listener
@@ -211,7 +213,7 @@ def mcp(
         context,
         listener,
         serve_http,
-        what="the MCP server",
+        purpose="the MCP server",
         yes=yes,
         propose=propose,
         given=confirmation,

@@ -48,8 +48,8 @@ class Screen:
         if self._in_line[2] or (self._in_line[1] and self._streams[1].isatty()):
             self._pass_on(2, b"\n")
             self._in_line[1] = False
-        told = clean(f"operator: {sentence}").encode(errors="backslashreplace")
-        self._pass_on(2, told + b"\n")
+        line = clean(f"operator: {sentence}").encode(errors="backslashreplace")
+        self._pass_on(2, line + b"\n")
 
     def stop(self) -> None:
         """Show no more output of the command, after Ctrl-C."""

@@ -24,7 +24,7 @@ class TextLines(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC)
         places = " ".join(f"{name}={value}" for name, value in _places(record).items())
         text = f"{at:%H:%M:%S} {record.levelname} {places} {record.getMessage()}"
-        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class JsonLines(logging.Formatter):

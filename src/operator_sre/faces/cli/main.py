@@ -16,17 +16,17 @@ from operator_protocols.errors import MissingExtraError
 from operator_sre.faces.cli.contents import EXTRAS, NOUNS, SENTENCES
 from operator_sre.faces.cli.options import Globals, hoist
 from operator_sre.faces.cli.output import hush
-from operator_sre.faces.cli.parser import Verb, refuse_empty, report, reported
+from operator_sre.faces.cli.parser import Verb, errors_to_report, refuse_empty, report
 
 __all__ = ["command_line", "main"]
 
-# So many new objects before garbage is looked for. Loading makes them by the thousand, and none of
-# them is garbage: looking after every 700, as Python does, takes a twentieth of a short command.
+# So many new objects before a garbage collection. Imports create thousands, and none of them is
+# garbage: collecting after every 700, Python's default, takes 5 % of a short command.
 GARBAGE_MAX = 20_000
 
 
 def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.Typer:
-    """The nouns among these words, or all there are; as an `outline`, only with their sentences."""
+    """The nouns among these words, or all of them; as an `outline`, only with their sentences."""
     app = typer.Typer(
         name="operator",
         help="Watches distributed systems, says what broke and why, and repairs it, with proof.",
@@ -51,7 +51,11 @@ def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.T
         if hasattr(module, "OPERATIONS"):
             from operator_sre.faces.cli.noun import command_of, noun_of
 
-            alone = [one for one in module.OPERATIONS if one.is_command and one.name == noun]
+            alone = [
+                operation
+                for operation in module.OPERATIONS
+                if operation.is_command and operation.name == noun
+            ]
             if alone:
                 app.command(noun, cls=Verb)(command_of(alone[0]))
                 continue
@@ -70,7 +74,7 @@ def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.T
 
 
 def _add_missing(app: typer.Typer, noun: str) -> None:
-    """Add a noun whose distribution is not installed: whatever follows it, it names the extra."""
+    """Add a noun whose distribution is not installed; any use of it names the extra."""
 
     def refuse() -> NoReturn:
         raise MissingExtraError(EXTRAS[noun], needed_for=f"operator {noun}")
@@ -154,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A line without a noun asks for the help or the version, or has a typo.
         run = command_line(given, outline=True)
         code = run(hoist(given), standalone_mode=False, prog_name="operator")
-    except reported() as error:
+    except errors_to_report() as error:
         if debug:
             raise
         code = report(error, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`operator models`: who thinks, what it costs, and whether they answer."""
+"""`operator models`: the models, their cost, and a test request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -33,16 +33,18 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     rows = [
         (
-            one.name,
-            one.provider,
-            one.model or "-",
-            one.host or "-",
-            one.key,
-            "-" if one.prices is None else f"{one.prices['input']:g}/{one.prices['output']:g}",
-            f"{one.today.tokens} tokens, {one.today.usd:.4f} $",
-            one.use or "-",
+            model.name,
+            model.provider,
+            model.model or "-",
+            model.host or "-",
+            model.key,
+            "-"
+            if model.prices is None
+            else f"{model.prices['input']:g}/{model.prices['output']:g}",
+            f"{model.today.tokens} tokens, {model.today.usd:.4f} $",
+            model.use or "-",
         )
-        for one in found
+        for model in found
     ]
     head = ("name", "provider", "model", "host", "key", "$ per million in/out", "today", "use")
     print_table(head, rows)
@@ -57,7 +59,7 @@ def try_(
     """Send a model one short request. Exit 1 if it fails."""
     from operator_sre.app.models import thinking_model, try_model
 
-    with opened(context) as home:
+    with open_home(context) as home:
         wanted = name or thinking_model(home.config)
         with waiting(f"asking {clean(wanted)}"):
             tried = run_until_stopped(try_model(home, wanted))
@@ -80,7 +82,7 @@ def transcript(
     """Write a model's answers in a run, for replay with --model scripted:FILE."""
     from operator_sre.app.models import script_of, transcript_of
 
-    with opened(context) as home:
+    with open_home(context) as home:
         answers = transcript_of(home, run)
     if file is not None:
         _write(file, script_of(answers))

@@ -11,7 +11,7 @@ from operator_sre.faces.cli.options import (
     MetricsOption,
     SubjectsOption,
     TellOption,
-    opened,
+    open_home,
 )
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.faces.cli.story import with_entries
@@ -39,9 +39,9 @@ def run(
     """Check subjects until stopped, and open tickets. Log lines go to stderr."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s, metrics=metrics) as app:
+    with open_home(context, interval_s=interval_s, metrics=metrics) as app:
         named = subject or []
         work = service.monitor(app, named, every=every)
         watched = app.subjects if every else lambda: app.choose(named)
-        told = {"as_json": as_json, "works": False, "tell": tell}
-        run_until_stopped(with_entries(app, work, subjects=watched, **told))
+        options = {"as_json": as_json, "works": False, "tell": tell}
+        run_until_stopped(with_entries(app, work, subjects=watched, **options))

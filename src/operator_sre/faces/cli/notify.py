@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import print_json, print_lines, print_list
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -20,7 +20,7 @@ def run(context: typer.Context, as_json: JsonLinesOption = False) -> None:
     """Send notifications until stopped. `operator monitor run` and `operator up` include this."""
     from operator_sre.app.notices import run_notices
 
-    with opened(context) as home:
+    with open_home(context) as home:
         run_until_stopped(with_entries(home, run_notices(home), as_json=as_json))
 
 
@@ -29,13 +29,13 @@ def send_test_message(context: typer.Context, as_json: JsonOption = False) -> No
     """Send a test message to every address."""
     from operator_sre.app.notices import send_test
 
-    with opened(context) as home, waiting("sending"):
+    with open_home(context) as home, waiting("sending"):
         results = run_until_stopped(send_test(home))
     if as_json:
         print_json({"channels": results})
     else:
-        print_lines([f"{one.name}: {one.problem or 'sent'}" for one in results])
-    if any(one.problem for one in results):
+        print_lines([f"{result.name}: {result.problem or 'sent'}" for result in results])
+    if any(result.problem for result in results):
         raise typer.Exit(1)
 
 
@@ -49,15 +49,15 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         found = notify_status(home)
     rows = [
         (
-            one.name,
-            one.sent,
-            one.failed,
-            one.lost,
-            one.behind,
-            one.holder or "nobody",
-            one.problem or ("ok" if one.configured else "not configured"),
+            channel.name,
+            channel.sent,
+            channel.failed,
+            channel.lost,
+            channel.behind,
+            channel.holder or "nobody",
+            channel.problem or ("ok" if channel.configured else "not configured"),
         )
-        for one in found
+        for channel in found
     ]
     head = ("channel", "sent", "failed", "lost", "behind", "sent by", "state")
     print_list("channels", found, head, rows, none="No notification channels.", as_json=as_json)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
-from operator_sre.faces.cli.options import JsonOption, keep_quiet, opened
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, cross_boundary
+from operator_sre.faces.cli.options import JsonOption, keep_quiet, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.operations.operation import Operation, Parameter, Table, fields_of
 
@@ -36,26 +36,28 @@ _CONFIRMED = (
 
 
 def noun_of(noun: Any, words: Sequence[str] = ()) -> typer.Typer:
-    """A noun with those of its verbs that are among these words, or with all of them.
+    """A noun with the verbs among these words, or with all of its verbs.
 
-    `noun` is its module: SUMMARY, OPERATIONS, perhaps the verb that is meant without one (DEFAULT),
-    and the sentences of nouns inside of it (GROUPS).
+    `noun` is its module: SUMMARY, OPERATIONS, perhaps the default verb (DEFAULT), and the sentences
+    of nouns inside of it (GROUPS).
     """
     default: str = getattr(noun, "DEFAULT", "")
     groups: dict[str, str] = getattr(noun, "GROUPS", {})
-    commands = [one for one in noun.OPERATIONS if one.is_command]
+    commands = [operation for operation in noun.OPERATIONS if operation.is_command]
     app = typer.Typer(
         help=noun.SUMMARY, no_args_is_help=not default, invoke_without_command=bool(default)
     )
-    inner = {name: typer.Typer(help=told, no_args_is_help=True) for name, told in groups.items()}
-    for operation in [one for one in commands if one.verb in words] or commands:
+    inner = {
+        name: typer.Typer(help=summary, no_args_is_help=True) for name, summary in groups.items()
+    }
+    for operation in [operation for operation in commands if operation.verb in words] or commands:
         place = inner.get(operation.name.split()[-2], app)
         settings = {"ignore_unknown_options": True} if operation.takes_unknown else None
         place.command(operation.verb, context_settings=settings)(command_of(operation))
     for name, group in inner.items():
         app.add_typer(group, name=name)
     if default:
-        (shown,) = (one for one in commands if one.verb == default)
+        (shown,) = (operation for operation in commands if operation.verb == default)
 
         @app.callback()
         def run_default(context: typer.Context, as_json: JsonOption = False) -> None:
@@ -67,23 +69,25 @@ def noun_of(noun: Any, words: Sequence[str] = ()) -> typer.Typer:
 
 def arrange(app: typer.Typer, *verbs: str) -> None:
     """Have the help list the verbs of a noun in this order."""
-    app.registered_commands.sort(key=lambda one: verbs.index(one.name or ""))
+    app.registered_commands.sort(key=lambda command: verbs.index(command.name or ""))
 
 
 def command_of(operation: Operation) -> Callable[..., None]:
-    """The function of a command: its signature is what the line may say."""
+    """The function of a command; its signature declares the arguments and options."""
 
     def run(context: typer.Context, **given: Any) -> None:
         as_json = given.pop("as_json")
         answers = {name: given.pop(name) for name in ("yes", "propose") if operation.confirmation}
         request = _request(operation, given)
         looks = bool(operation.looks) and getattr(request, operation.looks)
-        with opened(context, looks=looks) as app:
+        with open_home(context, looks=looks) as app:
             if operation.live:
                 keep_quiet(app.config)
-            asked = operation.to_confirm(app, request)
-            word = asked.destinations[0] if asked is not None and operation.is_typed else ""
-            if asked is not None and crossed(app, asked, **answers, as_json=as_json, word=word):
+            change = operation.to_confirm(app, request)
+            word = change.destinations[0] if change is not None and operation.is_typed else ""
+            if change is not None and cross_boundary(
+                app, change, **answers, as_json=as_json, word=word
+            ):
                 found = operation.read_confirmed(app, request)
             else:
                 found = operation.perform(app, request, tell=None if as_json else show)
@@ -95,10 +99,10 @@ def command_of(operation: Operation) -> Callable[..., None]:
                     found = run_until_stopped(found)
             document = operation.document(found)
             if as_json:
-                told = {name: getattr(document, name) for name in fields_of(type(document))}
+                fields = {name: getattr(document, name) for name in fields_of(type(document))}
                 hidden = {*operation.unprinted}
-                hidden |= {name for name in operation.printed_if_any if not told[name]}
-                print_json({name: value for name, value in told.items() if name not in hidden})
+                hidden |= {name for name in operation.printed_if_any if not fields[name]}
+                print_json({name: value for name, value in fields.items() if name not in hidden})
             else:
                 show(operation.view(document, app.clock.now()))
         if operation.exit_code and (code := operation.exit_code(document)):
@@ -108,9 +112,11 @@ def command_of(operation: Operation) -> Callable[..., None]:
         "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )
     words = [
-        _word(one, meta, argument=one.name in operation.arguments)
-        for one in sorted(operation.parameters, key=lambda it: it.name not in operation.arguments)
-        if (meta := one.meta_for("cli")) is not None
+        _word(parameter, meta, argument=parameter.name in operation.arguments)
+        for parameter in sorted(
+            operation.parameters, key=lambda it: it.name not in operation.arguments
+        )
+        if (meta := parameter.meta_for("cli")) is not None
     ]
     confirmed = _CONFIRMED if operation.confirmation else ()
     signature = inspect.Signature([start, *words, *confirmed, _JSON])
@@ -120,64 +126,68 @@ def command_of(operation: Operation) -> Callable[..., None]:
     return run
 
 
-def _word(one: Parameter, meta: Meta, *, argument: bool) -> inspect.Parameter:
+def _word(parameter: Parameter, meta: Meta, *, argument: bool) -> inspect.Parameter:
     """One parameter as an argument or an option of the line."""
-    kind: Any = one.kind
-    default = inspect.Parameter.empty if one.required else one.default
-    if one.many and one.required:
+    kind: Any = parameter.kind
+    default = inspect.Parameter.empty if parameter.required else parameter.default
+    if parameter.many and parameter.required:
         kind = list[str]
-    elif one.many:
+    elif parameter.many:
         kind, default = list[str] | None, None
-    elif one.enum is not None:
+    elif parameter.enum is not None:
         kind, default = str, default or ""
     least = meta.ge if meta.ge is not None else meta.gt
     limits: dict[str, Any] = (
         {"min": least, "max": meta.le} if kind in (int, float, int | None, float | None) else {}
     )
     if argument:
-        told: Any = typer.Argument(help=meta.description, **limits)
+        option: Any = typer.Argument(help=meta.description, **limits)
     else:
-        name = (one.meta.extra or {}).get("option") or f"--{one.wire.replace('_', '-')}"
-        told = typer.Option(name, help=meta.description, **limits)
+        name = (parameter.meta.extra or {}).get("option") or f"--{parameter.wire.replace('_', '-')}"
+        option = typer.Option(name, help=meta.description, **limits)
     return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, told], default=default
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[kind, option],
+        default=default,
     )
 
 
 def _request(operation: Operation, given: dict[str, Any]) -> Request:
-    """The request that a line makes; UsageError names the word that does not fit."""
+    """The request of a command line; UsageError names the invalid word."""
     values: dict[str, Any] = {}
-    for one in operation.parameters:
-        if one.name not in given:
+    for parameter in operation.parameters:
+        if parameter.name not in given:
             continue
-        words = (given[one.name] or []) if one.many else [given[one.name]]
-        read = [_read(one, word) for word in words]
-        values[one.name] = tuple(read) if one.many else read[0]
+        words = (given[parameter.name] or []) if parameter.many else [given[parameter.name]]
+        read = [_read(parameter, word) for word in words]
+        values[parameter.name] = tuple(read) if parameter.many else read[0]
     return operation.request(**values)
 
 
-def _read(one: Parameter, word: Any) -> Any:
-    """One word of the line as its parameter wants it."""
-    extra, meta = one.meta.extra or {}, one.meta_for("cli") or one.meta
-    if one.enum is not None:
+def _read(parameter: Parameter, word: Any) -> Any:
+    """One word of the line, converted for its parameter."""
+    extra, meta = parameter.meta.extra or {}, parameter.meta_for("cli") or parameter.meta
+    if parameter.enum is not None:
         if not word:
-            return one.default
-        if word not in set(one.enum):
-            called = extra.get("called", one.wire)
+            return parameter.default
+        if word not in set(parameter.enum):
+            called = extra.get("called", parameter.wire)
             known = re.sub("y$", "ie", called.split()[-1]).capitalize()
             raise UsageError(
-                f"There is no {called} {word!r}.", next_step=f"{known}s: {', '.join(one.enum)}."
+                f"There is no {called} {word!r}.",
+                next_step=f"{known}s: {', '.join(parameter.enum)}.",
             )
-        return one.enum(word)
+        return parameter.enum(word)
     if isinstance(word, str):
         least, most = meta.min_length or 0, meta.max_length or len(word)
         if not least <= len(word) <= most:
-            raise UsageError(f"{one.wire!r} has between {least} and {most} characters.")
+            raise UsageError(f"{parameter.wire!r} has between {least} and {most} characters.")
     return word
 
 
 def show(view: View) -> None:
-    """Show people what was found."""
+    """Print a view."""
     for part in view:
         if isinstance(part, str):
             print_lines([clean(part)])

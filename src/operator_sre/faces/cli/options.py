@@ -27,7 +27,7 @@ __all__ = [
     "config_of",
     "hoist",
     "keep_quiet",
-    "opened",
+    "open_home",
 ]
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
@@ -95,7 +95,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 def config_of(context: typer.Context, **flags: str | None) -> Config:
     """The effective settings of this call; logging follows them.
 
-    What was found above the current folder has to be confirmed by a person first.
+    A file above the current folder has to be confirmed by a person first.
     """
     config = config_at(context, Path.cwd(), **flags)
     if config.file is not None and config.file.parent != Path.cwd():
@@ -104,18 +104,18 @@ def config_of(context: typer.Context, **flags: str | None) -> Config:
 
 
 def config_at(context: typer.Context, folder: Path, **flags: str | None) -> Config:
-    """The settings as they are in a folder, whether anybody has confirmed them or not."""
+    """The settings as they are in a folder, confirmed by a person or not."""
     from operator_sre.config import load_config
     from operator_sre.faces.cli.logs import set_up_logging
 
-    told: Globals = context.obj
+    options: Globals = context.obj
     config = load_config(
         flags={
-            "home": told.home,
-            "store": told.store,
-            "mode": told.mode,
-            "log_format": told.log_format,
-            "log_level": told.log_level or ("error" if told.quiet else None),
+            "home": options.home,
+            "store": options.store,
+            "mode": options.mode,
+            "log_format": options.log_format,
+            "log_level": options.log_level or ("error" if options.quiet else None),
             **flags,
         },
         environ=os.environ,
@@ -127,7 +127,7 @@ def config_at(context: typer.Context, folder: Path, **flags: str | None) -> Conf
 
 
 def _ask_to_trust(config: Config) -> None:
-    """Ask a person on a terminal; ConfigError where there is none, or where they say no."""
+    """Ask a person on a terminal; ConfigError without a terminal, or when they refuse."""
     from operator_sre.app.config_trust import (
         find_unconfirmed,
         keep_trust,
@@ -174,7 +174,7 @@ def keep_quiet(config: Config) -> Config:
 
 
 @contextmanager
-def opened(context: typer.Context, *, looks: bool = False, **flags: str | None) -> Iterator[App]:
+def open_home(context: typer.Context, *, looks: bool = False, **flags: str | None) -> Iterator[App]:
     """The operator home of this call for the length of a `with`; `looks` creates none."""
     from operator_sre.app.wiring import look_at_app, open_app
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from operator_sre.codec import to_json
 from operator_sre.contract import SCHEMA_VERSION
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -25,18 +25,18 @@ __all__ = [
     "print_table",
 ]
 
-# What JSON lets through as it is, and a terminal would obey all the same.
+# Control characters that JSON allows, and that a terminal would obey.
 _OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def hush(*, quiet: bool) -> None:
-    """From here on people are told nothing but errors, or again everything."""
+    """From here on print only errors, or everything again."""
     _QUIET.set(quiet)
 
 
 def is_quiet() -> bool:
-    """True when people are told nothing but errors: the exit code is the answer."""
+    """True when only errors are printed: the exit code is the answer."""
     return _QUIET.get()
 
 
@@ -72,7 +72,9 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """
     for name, text in facts:
         lines = text.split("\n") if name == "expects" else [text]
-        print_lines([f"{name:9} {clean(lines[0])}", *(f"{'':9} {clean(one)}" for one in lines[1:])])
+        print_lines(
+            [f"{name:9} {clean(lines[0])}", *(f"{'':9} {clean(line)}" for line in lines[1:])]
+        )
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -93,7 +95,7 @@ def print_list(
     none: str,
     as_json: bool,
 ) -> None:
-    """What was found: a JSON document under its name, a table, or a sentence when it is nothing."""
+    """Print rows as a JSON document under a name, as a table, or as a sentence when empty."""
     if as_json:
         print_json({name: found})
     elif found:

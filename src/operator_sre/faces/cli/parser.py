@@ -14,15 +14,15 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.faces.cli.output import clean, print_json
 
-__all__ = ["Verb", "moment", "refuse_empty", "report", "reported", "sentence_of"]
+__all__ = ["Verb", "errors_to_report", "moment", "refuse_empty", "report", "sentence_of"]
 
-# Messages of the parser about a value, and our words for them.
+# Messages of the parser about a value, and ours.
 _SAID = (
-    (re.compile(r"(?P<given>.*) is not a valid int(?: range)?\."), "has to be a whole number"),
-    (re.compile(r"(?P<given>.*) is not a valid float(?: range)?\."), "has to be a number"),
+    (re.compile(r"(?P<given>.*) is not a valid int(?: range)?\."), "must be a whole number"),
+    (re.compile(r"(?P<given>.*) is not a valid float(?: range)?\."), "must be a number"),
     (
         re.compile(r"(?P<given>.*) is not a time\."),
-        "has to be a time, as 2026-03-04 or 2026-03-04T12:00:00",
+        "must be a time such as 2026-03-04 or 2026-03-04T12:00:00",
     ),
 )
 _RANGE = re.compile(
@@ -43,14 +43,14 @@ class Verb(TyperCommand):
         """Parse the words, and refuse empty values."""
         typed, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         rest: list[str] = super().parse_args(ctx, args)
-        for one in self.params:
-            name = one.name or ""
+        for parameter in self.params:
+            name = parameter.name or ""
             value = ctx.params.get(name)
-            if one.param_type_name == "option" or one.type.name == "path":
-                refuse_empty(_name_of(one), typed.get(name), help_of=ctx.command_path)
+            if parameter.param_type_name == "option" or parameter.type.name == "path":
+                refuse_empty(_name_of(parameter), typed.get(name), help_of=ctx.command_path)
             if isinstance(value, float) and value != value:
                 # It is neither below a limit nor above one, so that the parser lets it pass.
-                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=one)
+                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=parameter)
         return rest
 
 
@@ -65,7 +65,7 @@ def moment(text: str) -> datetime:
 def refuse_empty(name: str, value: object, *, help_of: str = "operator") -> None:
     """UsageError when a value was given and has nothing in it."""
     values = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(one, str) and not one.strip() for one in values):
+    if any(isinstance(word, str) and not word.strip() for word in values):
         raise UsageError(
             f"{name} is empty.",
             next_step=f"Give it a value, or leave it out; see: {help_of} --help",
@@ -73,7 +73,7 @@ def refuse_empty(name: str, value: object, *, help_of: str = "operator") -> None
 
 
 def sentence_of(error: typer.TyperException) -> tuple[str, str]:
-    """What the parser did not understand, and the next step."""
+    """The mistake that the parser found, and the next step."""
     context, param = getattr(error, "ctx", None), getattr(error, "param", None)
     path = context.command_path if context is not None else "operator"
     message = error.format_message()
@@ -88,12 +88,12 @@ def sentence_of(error: typer.TyperException) -> tuple[str, str]:
 
 
 def _invalid(name: str, error: typer.TyperException) -> str:
-    for pattern, said in _SAID:
+    for pattern, sentence in _SAID:
         if found := pattern.fullmatch(error.message):
-            return f"{name} is {found['given']}, and {said}"
+            return f"{name} {sentence}, not {found['given']}"
     if found := _RANGE.fullmatch(error.message):
         given = found["given"].removesuffix(".0")  # the parser has made a number of it already
-        return f"{name} is {given!r}, and has to be {_limit(found)}"
+        return f"{name} must be {_limit(found)}, not {given!r}"
     return f"{name} is not accepted: {error.message}"
 
 
@@ -112,8 +112,8 @@ def _name_of(param: Any) -> str:
     return str(max(param.opts, key=len))
 
 
-def reported() -> tuple[type[BaseException], ...]:
-    """What `report` knows how to say. Everything: this is the boundary."""
+def errors_to_report() -> tuple[type[BaseException], ...]:
+    """The errors that `report` can print. All of them: this is the boundary."""
     return (Exception, KeyboardInterrupt)
 
 
@@ -123,21 +123,21 @@ def report(error: BaseException, *, as_json: bool) -> int:
         return 1  # the answer was not read, and exit 0 would mean SAFE for `gate check`
     if isinstance(error, BaseExceptionGroup):
         return report(error.exceptions[0], as_json=as_json)
-    code, category, message, next_step, action = _told(error)
+    code, category, message, next_step, action = _explain(error)
     if message.startswith("Usage:") and not as_json:
         sys.stderr.write(f"{message}\n")  # a noun without a verb: its help is the answer
     elif as_json:
-        told = {"category": category, "message": f"{message} {next_step}".strip()}
-        print_json({"error": {**told, "next_action": action}})
+        fields = {"category": category, "message": f"{message} {next_step}".strip()}
+        print_json({"error": {**fields, "next_action": action}})
     else:
         sys.stderr.write(clean(f"operator: {message} {next_step}".rstrip()) + "\n")
     return code
 
 
-def _told(error: BaseException) -> tuple[int, str, str, str, str]:
+def _explain(error: BaseException) -> tuple[int, str, str, str, str]:
     if isinstance(error, OperatorError):
-        told = (error.category, error.message, error.next_step, error.next_action)
-        return error.exit_code, *told
+        fields = (error.category, error.message, error.next_step, error.next_action)
+        return error.exit_code, *fields
     if isinstance(error, typer.TyperException):
         sentence, next_step = sentence_of(error)
         usage = (ErrorCategory.POLICY_VALIDATION_FAILED, sentence)

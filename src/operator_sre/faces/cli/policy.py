@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, cross_boundary
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 __all__ = ["app"]
@@ -38,7 +38,7 @@ def check(context: typer.Context, file: FileArgument = None, as_json: JsonOption
     rules = ", ".join(f"{number} {level}" for level, number in checked.rules.items())
     print_lines(
         [
-            clean(f"{checked.file} is right: {rules}; {checked.examples} examples hold."),
+            clean(f"{checked.file} is valid: {rules}; {checked.examples} examples hold."),
             f"overrides: {checked.overrides}, digest: {checked.digest}",
         ]
     )
@@ -55,7 +55,8 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     print_lines([clean(f"policy: {file}"), f"digest: {digest}", ""])
     rows = [
-        (one["id"], one["level"], one["risk"], one["origin"], one["why"]) for one in book["rules"]
+        (rule["id"], rule["level"], rule["risk"], rule["origin"], rule["why"])
+        for rule in book["rules"]
     ]
     print_table(("rule", "level", "risk", "from", "why"), rows)
     lines = [""]
@@ -63,29 +64,31 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         if section in ("rules", "overrides"):
             continue
         if isinstance(body, dict):
-            lines += [clean(f"{section} {key}: {_listed(value)}") for key, value in body.items()]
+            lines += [clean(f"{section} {key}: {_join(value)}") for key, value in body.items()]
         else:
-            lines.append(clean(f"{section}: {_listed(body)}"))
+            lines.append(clean(f"{section}: {_join(body)}"))
     for override in book["overrides"]:
         words = f"overridden {override['rule']} by {override['by']}: {override['reason']}"
         lines.append(clean(words))
     print_lines(lines)
 
 
-def _listed(value: object) -> str:
+def _join(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @app.command()
 def explain(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="A rule id, or a quoted command.")],
+    rule_or_command: Annotated[
+        str, typer.Argument(metavar="RULE|COMMAND", help="A rule id, or a quoted command.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Explain a rule, or which rules apply to a command and why."""
     from operator_sre.app.policy import explain_policy, rule_fields
 
-    found = explain_policy(config_of(context), what)
+    found = explain_policy(config_of(context), rule_or_command)
     if as_json:
         document: dict[str, Any] = {"rule": rule_fields(found.rule) if found.rule else None}
         if (verdict := found.verdict) is not None:
@@ -98,7 +101,7 @@ def explain(
         return
     if found.rule is not None:
         fields = rule_fields(found.rule)
-        print_lines([clean(f"{key}: {_listed(value)}") for key, value in fields.items()])
+        print_lines([clean(f"{key}: {_join(value)}") for key, value in fields.items()])
         return
     assert found.verdict is not None
     print_lines([clean(f"{found.verdict.level.upper()}: {found.verdict.explanation}")])
@@ -126,16 +129,16 @@ def diff(
         print_json(
             {
                 "changes": [
-                    {"effect": one.effect, "what": one.what, "sentence": one.sentence}
-                    for one in compared.changes
+                    {"effect": change.effect, "what": change.what, "sentence": change.sentence}
+                    for change in compared.changes
                 ],
                 "commands": compared.commands,
                 "judged": compared.judged,
             }
         )
         return
-    lines = [f"{one.effect:<8} {one.what}: {one.sentence}" for one in compared.changes]
-    lines += [f"{one.old} -> {one.new}: {one.command}" for one in compared.commands]
+    lines = [f"{change.effect:<8} {change.what}: {change.sentence}" for change in compared.changes]
+    lines += [f"{command.old} -> {command.new}: {command.command}" for command in compared.commands]
     total = f"{len(compared.commands)} of {compared.judged} commands are judged differently."
     print_lines([*map(clean, lines), total])
 
@@ -152,11 +155,11 @@ def change(
     """Allow a host or a command, or raise a budget. Shows the diff before you confirm."""
     from operator_sre.app.patches import sketch_for
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = sketch_for(app, request, risk=risk)
         if not as_json:
             print_lines([*map(clean, found.patch.splitlines()), ""])
-        done = crossed(app, found.asked, yes=yes, propose=propose, as_json=as_json)
+        done = cross_boundary(app, found.asked, yes=yes, propose=propose, as_json=as_json)
     assert done is not None
     if as_json:
         print_json({"confirmation": done})
@@ -173,4 +176,4 @@ def init(context: typer.Context, file: FileArgument = None, as_json: JsonOption 
     if as_json:
         print_json({"file": str(written)})
         return
-    print_lines([clean(f"{written} is written. Prove it with: operator policy check {written}")])
+    print_lines([clean(f"Wrote {written}. Check it with: operator policy check {written}")])

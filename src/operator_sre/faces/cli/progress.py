@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from operator_sre.faces.cli.output import is_quiet
 
-__all__ = ["progress", "told", "waiting"]
+__all__ = ["progress", "show_progress", "waiting"]
 
 # Shorter work shows nothing; longer work is updated often enough to look alive.
 QUICK_S = 0.5
@@ -18,29 +18,29 @@ EVERY_S = 0.2
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int], None]]:
+def progress(work: str) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of processed entries; only terminals show it."""
     counted = [0]
-    with _shown(lambda: f"{counted[0]} entries {what}" if counted[0] else "working"):
+    with _show(lambda: f"{counted[0]} entries {work}" if counted[0] else "working"):
         yield lambda count: counted.__setitem__(0, count)
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show that something of unknown duration is under way; only on terminals."""
-    with _shown(lambda: what):
+def waiting(work: str) -> Iterator[None]:
+    """Show that work of unknown duration is under way; only on terminals."""
+    with _show(lambda: work):
         yield
 
 
 @contextmanager
-def told(text: Callable[[], str]) -> Iterator[None]:
+def show_progress(text: Callable[[], str]) -> Iterator[None]:
     """Show a changing text and the time spent; only on terminals."""
-    with _shown(text):
+    with _show(text):
         yield
 
 
 @contextmanager
-def _shown(text: Callable[[], str]) -> Iterator[None]:
+def _show(text: Callable[[], str]) -> Iterator[None]:
     if not sys.stderr.isatty() or is_quiet():
         yield
         return

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.consent import YesOption, confirmed
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.consent import YesOption, confirm
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -50,15 +50,17 @@ def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
     config = config_of(context)
     with waiting("checking this machine"):
         found = examine(config)
-    healthy = not any(one.state == "failed" for one in found)
+    healthy = not any(check.state == "failed" for check in found)
     if as_json:
         print_json({"healthy": healthy, "findings": found})
     else:
-        print_table(("", "what", "found"), [(one.state, one.name, one.found) for one in found])
-        fixes = [one for one in found if one.fix]
+        print_table(
+            ("", "what", "found"), [(check.state, check.name, check.found) for check in found]
+        )
+        fixes = [check for check in found if check.fix]
         if fixes:
             print_lines(["", "What to do:"])
-            print_lines([clean(f"  {one.name}: {one.fix}") for one in fixes])
+            print_lines([clean(f"  {check.name}: {check.fix}") for check in fixes])
     raise typer.Exit(0 if healthy else 1)
 
 
@@ -78,7 +80,7 @@ def pack(
     """
     from operator_sre.app.bundles import pack_project
 
-    with opened(context) as home, waiting("packing"):
+    with open_home(context) as home, waiting("packing"):
         packed = run_until_stopped(pack_project(home, directory, output))
     if as_json:
         print_json({"packed": packed})
@@ -112,11 +114,11 @@ def install(
     """
     from operator_sre.app.bundles import install_bundle, is_trusted, read_bundle
 
-    with opened(context) as home:
+    with open_home(context) as home:
         found = read_bundle(bundle)
         if not is_trusted(home, found, key):
             question = f"{found.name!r} is signed by {found.key}, a key that is new here. Trust it?"
-            confirmed(clean(question), yes=yes)
+            confirm(clean(question), yes=yes)
         work = install_bundle(home, found, to or Path.cwd() / found.name)
         with waiting("installing"):
             done = run_until_stopped(work)

@@ -33,7 +33,7 @@ def redact(context: typer.Context, as_json: JsonOption = False) -> None:
 
 
 def _chunks() -> Iterator[bytes]:
-    """What is there on stdin, without waiting for more, so that a live log flows on."""
+    """The input so far, without waiting for a full buffer, so that a live log flows on."""
     while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
         yield chunk
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, open_home
 from operator_sre.faces.cli.output import clean, json_text, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def report(
     """
     from operator_sre.app.reports import report_of, write_report
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = report_of(app, number)
     if output is not None:
         write_report(output, _text(found, format_))

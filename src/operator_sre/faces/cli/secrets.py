@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.consent import ProposeOption, YesOption, confirmed, crossed
-from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet, opened
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, confirm, cross_boundary
+from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -36,7 +36,7 @@ def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
     from operator_sre.app.secrets import set_secret
 
     value = _value()
-    with opened(context) as home:
+    with open_home(context) as home:
         view = run_until_stopped(set_secret(home, name, value))
     if as_json:
         print_json({"secret": view})
@@ -51,7 +51,7 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
     """List secrets with their bindings and age, never their values."""
     from operator_sre.app.secrets import list_secrets, settle_changes, sweep_leases
 
-    with opened(context) as home:
+    with open_home(context) as home:
         sweep_leases(home.config)
         run_until_stopped(settle_changes(home))
         _show(list_secrets(home), as_json=as_json)
@@ -73,9 +73,9 @@ def bind(
     from operator_sre.app.secret_store import named_secret
     from operator_sre.app.secrets import binding_asked, holder_named, view_of
 
-    with opened(context) as home:
-        asked = binding_asked(home, name, holder_named(to, variable))
-        crossed(home, asked, yes=yes, propose=propose, as_json=as_json)
+    with open_home(context) as home:
+        change = binding_asked(home, name, holder_named(to, variable))
+        cross_boundary(home, change, yes=yes, propose=propose, as_json=as_json)
         _show([view_of(home, named_secret(home.config, name))], as_json=as_json)
 
 
@@ -88,7 +88,7 @@ def unbind(
     from operator_sre.app.secrets import unbind_secret
 
     kind, _, holder = to.partition(":")
-    with opened(context) as home:
+    with open_home(context) as home:
         view = run_until_stopped(unbind_secret(home, name, Holder(kind, holder)))
         _show([view], as_json=as_json)
 
@@ -101,9 +101,9 @@ def remove(
     from operator_sre.app.secret_store import named_secret
     from operator_sre.app.secrets import remove_secret
 
-    with opened(context) as home:
+    with open_home(context) as home:
         held = ", ".join(map(str, named_secret(home.config, name).holders)) or "nobody"
-        confirmed(clean(f"{name!r} is gone for good; it is bound to {held}."), yes=yes)
+        confirm(clean(f"{name!r} is gone for good; it is bound to {held}."), yes=yes)
         view = run_until_stopped(remove_secret(home, name))
     if as_json:
         print_json({"secret": view})
@@ -119,14 +119,16 @@ def try_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
     """
     from operator_sre.app.secrets import try_secret
 
-    with opened(context) as home:
+    with open_home(context) as home:
         found = run_until_stopped(try_secret(home, name))
     if as_json:
         print_json({"name": name, "tested": found})
     else:
-        rows = [(one.holder, "works" if one.works else "fails", one.detail) for one in found]
+        rows = [
+            (result.holder, "works" if result.works else "fails", result.detail) for result in found
+        ]
         print_table(("where", "", "because"), rows)
-    raise typer.Exit(0 if all(one.works for one in found) else 1)
+    raise typer.Exit(0 if all(result.works for result in found) else 1)
 
 
 @app.command()
@@ -161,8 +163,8 @@ def lease(
     wanted = Lease(name, command, variable, in_file, seconds_of(span))
     config = keep_quiet(config_of(context))
     with open_app(config) as home:
-        asked = lease_asked(home, wanted)
-        crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
+        change = lease_asked(home, wanted)
+        cross_boundary(home, change, yes=yes, propose=propose, as_json=as_json, given=given)
         draft = lease_draft(wanted, myself())
         run_until_stopped(home.store.journal.append(draft))
     line = Wanted(
@@ -199,16 +201,17 @@ def _value() -> str:
 def _show(views: list[SecretView], *, as_json: bool) -> None:
     rows = [
         (
-            one.name,
-            one.where,
-            f"{one.age_s / DAY_S:.0f} d",
-            one.by,
+            view.name,
+            view.where,
+            f"{view.age_s / DAY_S:.0f} d",
+            view.by,
             ", ".join(
-                f"{held} as {held.variable}" if held.variable else str(held) for held in one.holders
+                f"{held} as {held.variable}" if held.variable else str(held)
+                for held in view.holders
             )
             or "-",
         )
-        for one in views
+        for view in views
     ]
     head = ("name", "in", "age", "by", "given to")
     print_list("secrets", views, head, rows, none="No secrets.", as_json=as_json)

@@ -15,10 +15,10 @@ from operator_sre.faces.cli.consent import (
     NEEDS_A_PERSON,
     ConfirmationOption,
     ProposeOption,
-    crossed,
+    cross_boundary,
     say_pending,
 )
-from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.progress import progress
 
@@ -45,7 +45,7 @@ def check(context: typer.Context, as_json: JsonOption = False) -> None:
         print_lines([f"The store is intact: {report.entries} entries, {report.purged} purged."])
     else:
         print_lines([f"WRONG: {clean(problem)}." for problem in report.problems])
-        print_lines(_told(report.differences))
+        print_lines(_describe(report.differences))
     if report.differences and not as_json:
         print_lines(["Rebuild the tables with: operator store rebuild"])
     raise typer.Exit(0 if report.sound else 1)
@@ -61,7 +61,9 @@ def rebuild(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"differences": differences})
     else:
-        print_lines(_told(differences) or ["Everything follows from the ledger; no difference."])
+        print_lines(
+            _describe(differences) or ["Everything follows from the ledger; no difference."]
+        )
 
 
 @app.command()
@@ -122,29 +124,29 @@ def restore(
         print_lines([f"The previous store is in {clean(saved)}."])
 
 
-def _record_restored(context: typer.Context, asked: Asked) -> None:
+def _record_restored(context: typer.Context, change: Asked) -> None:
     from operator_sre.app.confirmations import done_without
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.signals import run_until_stopped
 
     with open_app(config_of(context)) as app:
         why = "the store that was replaced could not be opened"
-        run_until_stopped(done_without(app, asked, why=why))
+        run_until_stopped(done_without(app, change, why=why))
 
 
 def _mean_it(
     context: typer.Context, file: Path, *, propose: bool, given: str, as_json: bool
 ) -> Asked | None:
-    """Whoever says --force means it; a store that cannot be opened can still be replaced.
+    """Confirm a restore with --force; a store that cannot be opened can still be replaced.
 
-    What is returned could not be recorded there, and has to be in the store that takes its place.
+    The returned change could not be recorded there, and is recorded in the restored store instead.
     """
     from operator_sre.app.store import restore_asked
     from operator_sre.app.wiring import open_app
 
     config = config_of(context)
-    asked = restore_asked(config, file)
-    if asked is None:
+    change = restore_asked(config, file)
+    if change is None:
         return None
     with ExitStack() as stack:
         try:
@@ -152,8 +154,8 @@ def _mean_it(
         except StoreError:
             if propose or given:
                 raise
-            return asked
-        crossed(app, asked, yes=True, propose=propose, as_json=as_json, given=given)
+            return change
+        cross_boundary(app, change, yes=True, propose=propose, as_json=as_json, given=given)
     return None
 
 
@@ -201,12 +203,12 @@ def purge(
         _say_purged(plan, None, as_json=as_json)
         return
     asks = not yes and not propose and not as_json and sys.stdin.isatty()
-    if asks and not _confirmed(plan):
-        with opened(context) as app:
+    if asks and not _ask_for_number(plan):
+        with open_home(context) as app:
             run_until_stopped(said_no(app, purge_asked(plan)))
         raise typer.Exit(NEEDS_A_PERSON)
     sure = (yes or asks) and not propose
-    with opened(context) as app:
+    with open_home(context) as app:
         with progress("purged") as tell, watch_purge(tell):
             found = run_until_stopped(cross(app, purge_asked(plan), sure=sure))
         if found.state != "pending":
@@ -232,10 +234,10 @@ def _say_purged(plan: PurgePlan, seq: int | None, *, as_json: bool, gone: bool =
         print_lines([ON_DISK])
 
 
-def _confirmed(plan: PurgePlan) -> bool:
+def _ask_for_number(plan: PurgePlan) -> bool:
     """Ask a person to type the number."""
-    what = f"{plan.entries} entries of {len(plan.tickets)} tickets, {_size(plan.size_bytes)}"
-    sys.stderr.write(f"operator: This takes away for good: {what}, {plan.first} to {plan.last}.")
+    amount = f"{plan.entries} entries of {len(plan.tickets)} tickets, {_size(plan.size_bytes)}"
+    sys.stderr.write(f"operator: This takes away for good: {amount}, {plan.first} to {plan.last}.")
     sys.stderr.write(f"\nType {plan.entries} to purge them: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() == str(plan.entries):
@@ -244,11 +246,11 @@ def _confirmed(plan: PurgePlan) -> bool:
     return False
 
 
-def _told(differences: Iterable[Difference]) -> list[str]:
+def _describe(differences: Iterable[Difference]) -> list[str]:
     return [
-        f"DIFFERENT: {one.table}: {one.missing} rows missing, {one.extra} too many,"
-        f" {one.changed} changed."
-        for one in differences
+        f"DIFFERENT: {table.table}: {table.missing} rows missing, {table.extra} too many,"
+        f" {table.changed} changed."
+        for table in differences
     ]
 
 

@@ -84,7 +84,7 @@ def tell(entries: Iterable[Entry], *, summaries: bool = False) -> None:
             place = f"{entry.seq:6}  {entry.at:%H:%M:%S}  {line.step:7}"
             # Only a model writes several lines; they are indented, to tell them from ours.
             first, *more = line.text.split("\n") if line.step == "think" else [line.text]
-            print_lines([f"{place}{clean(first)}", *(f"{'':25}{clean(one)}" for one in more)])
+            print_lines([f"{place}{clean(first)}", *(f"{'':25}{clean(row)}" for row in more)])
             print_lines([f"{'':25}· {clean(detail)}" for detail in line.details])
         if entry.seq in short:
             print_lines([f"{'':25}= {clean(short[entry.seq])}"])
@@ -94,8 +94,14 @@ def _summaries(entries: Iterable[Entry]) -> dict[int, str]:
     """Summaries by the entry they describe, unless they repeat its text."""
     known = list(entries)
     texts = {entry.seq: str(entry.payload.get("reasoning", "")) for entry in known}
-    told = {one.payload["of"]: str(one.payload["text"]) for one in known if one.kind == "summary"}
-    return {seq: text for seq, text in told.items() if text != " ".join(texts.get(seq, "").split())}
+    summaries = {
+        entry.payload["of"]: str(entry.payload["text"])
+        for entry in known
+        if entry.kind == "summary"
+    }
+    return {
+        seq: text for seq, text in summaries.items() if text != " ".join(texts.get(seq, "").split())
+    }
 
 
 FOLLOW_S = 0.2

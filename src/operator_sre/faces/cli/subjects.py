@@ -1,4 +1,4 @@
-"""`operator subjects`: what is in our care, what it is made of, and how it looks."""
+"""`operator subjects`: the subjects, their parts and their health."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_sre.faces.cli.noun import arrange, noun_of
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -79,33 +79,38 @@ def try_out(
 
 def _print(trial: Trial) -> None:
     rows: list[tuple[object, ...]]
-    rows = [(one.target, one.reading, _shown(one.value)) for one in trial.readings]
+    rows = [
+        (reading.target, reading.reading, _show_value(reading.value)) for reading in trial.readings
+    ]
     print_table(("target", "reading", "value"), rows)
     for target, problem in trial.problems:
         print_lines([clean(f"{target} cannot be seen: {problem}")])
     print_lines([""])
-    found = sorted(trial.findings, key=lambda one: -one.health.rank)
-    rows = [(one.health, one.target, one.invariant, one.detail or "-") for one in found]
+    found = sorted(trial.findings, key=lambda finding: -finding.health.rank)
+    rows = [
+        (finding.health, finding.target, finding.invariant, finding.detail or "-")
+        for finding in found
+    ]
     print_table(("health", "target", "invariant", "because"), rows)
     if trial.levers:
         print_lines([""])
         rows = [
             (
-                one.tool,
-                one.target or "-",
-                one.risk,
-                _WAYS[one.now],
-                _WAYS[one.in_execute],
-                " ".join(part for part in (one.sentence, one.why) if part),
+                tool.tool,
+                tool.target or "-",
+                tool.risk,
+                _WAYS[tool.now],
+                _WAYS[tool.in_execute],
+                " ".join(part for part in (tool.sentence, tool.why) if part),
             )
-            for one in trial.levers
+            for tool in trial.levers
         ]
         head = ("lever", "at", "risk", "now it", "in mode execute it", "it does")
         print_table(head, rows)
     print_lines(["", clean(f"{trial.subject} is {trial.health}.")])
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -126,12 +131,12 @@ def print_history(view: HistoryView) -> None:
         return
     rows = [
         (
-            one.target,
-            one.reading or "(not seen)",
-            _chart(one, view.since, view.until),
-            _figures(one),
+            series.target,
+            series.reading or "(not seen)",
+            _chart(series, view.since, view.until),
+            _figures(series),
         )
-        for one in view.series
+        for series in view.series
     ]
     print_table(("target", "reading", "over time", "least / last / most"), rows)
     if view.left_out:
@@ -146,14 +151,14 @@ def print_spells(view: Replayed) -> None:
         return
     rows = [
         (
-            one.target,
-            one.invariant,
-            _moment(one.since),
-            _moment(one.until) if one.until else "still",
-            _moment(one.ticket) if one.ticket else "within grace",
-            one.detail,
+            spell.target,
+            spell.invariant,
+            _moment(spell.since),
+            _moment(spell.until) if spell.until else "still",
+            _moment(spell.ticket) if spell.ticket else "within grace",
+            spell.detail,
         )
-        for one in view.spells
+        for spell in view.spells
     ]
     print_table(("target", "invariant", "from", "to", "ticket", "because"), rows)
 
@@ -189,7 +194,9 @@ def _chart(series: Series, since: datetime, until: datetime) -> str:
     # What was recorded fills the line, even where it is younger than what was asked for.
     begin = max(since, first)
     span = max((until - begin).total_seconds(), 1.0) if begin > since else whole
-    points = [((one.at - begin).total_seconds() / span, _number(one)) for one in series.points]
+    points = [
+        ((point.at - begin).total_seconds() / span, _number(point)) for point in series.points
+    ]
     return sparkline(points)
 
 
@@ -199,19 +206,21 @@ def _number(point: Point) -> float | None:
         return None
     if isinstance(value, str):
         return 1.0
-    # What is no number at all (nan, inf) has no place in a chart.
+    # Neither nan nor inf has a place in a chart.
     number = float(value)
     return number if number == number and abs(number) != float("inf") else None
 
 
 def _figures(series: Series) -> str:
-    values = [one.value for one in series.points if not one.problem and one.value is not None]
+    values = [
+        point.value for point in series.points if not point.problem and point.value is not None
+    ]
     if not values:
         return series.points[-1].problem if series.points else "-"
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
-        figures = [float(one) for one in values if not isinstance(one, str)]
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        figures = [float(value) for value in values if not isinstance(value, str)]
         return f"{min(figures):g} / {figures[-1]:g} / {max(figures):g}"
-    different = list(dict.fromkeys(str(one) for one in values))
+    different = list(dict.fromkeys(str(value) for value in values))
     shown = str(values[-1])[:TEXT_CHARACTERS_MAX]
     return shown if len(different) == 1 else f"{shown} ({len(different)} different)"
 
@@ -232,7 +241,7 @@ def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = Fals
     """Show one subject: targets, dependencies, invariants, tools, faults and notes."""
     from operator_sre.app.subjects import show_subject
 
-    with opened(context) as app:
+    with open_home(context) as app:
         view = show_subject(app, name)
     if as_json:
         print_json({"subject": view})
@@ -247,14 +256,14 @@ def observe_(
     """Observe subjects once and print every reading. Stores nothing."""
     from operator_sre.app.subjects import observe_subject
 
-    with opened(context) as app, waiting("looking"):
+    with open_home(context) as app, waiting("looking"):
         found = run_until_stopped(observe_subject(app, names or []))
     if as_json:
         print_json({"observations": found})
     else:
-        for one in found:
-            _print_readings(one)
-    raise typer.Exit(1 if any(one.problem for one in found) else 0)
+        for observation in found:
+            _print_readings(observation)
+    raise typer.Exit(1 if any(observation.problem for observation in found) else 0)
 
 
 @app.command("check")
@@ -265,14 +274,14 @@ def check_(
     from operator_protocols.domain.health import Health, worst
     from operator_sre.app.subjects import check_subject
 
-    with opened(context) as app, waiting("looking"):
+    with open_home(context) as app, waiting("looking"):
         found = run_until_stopped(check_subject(app, names or []))
-    health = worst(finding.health for one in found for finding in one.findings)
+    health = worst(finding.health for check in found for finding in check.findings)
     if as_json:
         print_json({"health": health, "sightings": found})
     else:
-        for one in found:
-            _print_findings(one)
+        for check in found:
+            _print_findings(check)
     raise typer.Exit(0 if health is Health.HEALTHY else 1)
 
 
@@ -296,7 +305,7 @@ def history_(
     """Chart recorded readings, or replay the invariants over them."""
     from operator_sre.app.subjects import replay_history, subject_history
 
-    with opened(context) as app:
+    with open_home(context) as app:
         if replay:
             spells = replay_history(app, name, target=target, since=since)
             print_json({"replay": spells}) if as_json else print_spells(spells)
@@ -319,28 +328,31 @@ def _show(view: SubjectView) -> None:
             "",
         ]
     )
-    states = {one.name: one.health for one in view.state.targets}
+    states = {target.name: target.health for target in view.state.targets}
     rows: list[tuple[object, ...]] = [
         (
-            one.name,
-            one.kind,
-            f"{one.host}:{one.port}" if one.port else one.host,
-            states.get(one.name, "unknown"),
-            ", ".join(one.depends_on) or "-",
+            target.name,
+            target.kind,
+            f"{target.host}:{target.port}" if target.port else target.host,
+            states.get(target.name, "unknown"),
+            ", ".join(target.depends_on) or "-",
         )
-        for one in view.targets
+        for target in view.targets
     ]
     print_table(("target", "kind", "at", "health", "needs"), rows)
     print_lines([""])
-    rows = [(one.name, one.severity, f"{one.grace_s:g} s", one.sentence) for one in view.invariants]
+    rows = [
+        (invariant.name, invariant.severity, f"{invariant.grace_s:g} s", invariant.sentence)
+        for invariant in view.invariants
+    ]
     print_table(("invariant", "severity", "grace", "it says"), rows)
     if view.tools:
         print_lines([""])
-        rows = [(one.name, one.risk, one.sentence) for one in view.tools]
+        rows = [(tool.name, tool.risk, tool.sentence) for tool in view.tools]
         print_table(("tool", "risk", "it does"), rows)
     if view.faults:
         print_lines([""])
-        rows = [(one.name, ", ".join(one.breaks), one.sentence) for one in view.faults]
+        rows = [(fault.name, ", ".join(fault.breaks), fault.sentence) for fault in view.faults]
         print_table(("fault", "breaks", "in the lab"), rows)
     if view.notes:
         print_lines(["", clean(view.notes)])
@@ -365,8 +377,8 @@ def _print_readings(observation: Observation) -> None:
 
 def _print_findings(check: CheckResult) -> None:
     rows = [
-        (one.health, one.target, one.invariant, one.detail or "-")
-        for one in sorted(check.findings, key=lambda one: -one.health.rank)
+        (finding.health, finding.target, finding.invariant, finding.detail or "-")
+        for finding in sorted(check.findings, key=lambda finding: -finding.health.rank)
     ]
     print_lines([clean(check.observation.subject)])
     print_table(("health", "target", "invariant", "because"), rows)

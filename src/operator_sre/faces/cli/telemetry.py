@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
 
@@ -20,7 +20,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
     """Show where traces go and how many spans were sent and dropped."""
     from operator_sre.app.telemetry import telemetry_status
 
-    with opened(context) as home:
+    with open_home(context) as home:
         found = telemetry_status(home)
     if as_json:
         print_json({"telemetry": found})
@@ -36,7 +36,7 @@ def try_(context: typer.Context, as_json: JsonOption = False) -> None:
     """Send one span to the collector. Exit 1 if it fails."""
     from operator_sre.app.telemetry import try_collector
 
-    with opened(context) as home, waiting("asking the collector"):
+    with open_home(context) as home, waiting("asking the collector"):
         trace = try_collector(home)
     if as_json:
         print_json({"trace": trace})
@@ -53,20 +53,20 @@ def show(
     """Show the spans of a run, as they are or would be sent."""
     from operator_sre.app.telemetry import run_spans
 
-    with opened(context) as home:
+    with open_home(context) as home:
         spans = run_spans(home, run)
     if as_json:
         print_json({"spans": spans})
         return
     rows = [
         (
-            one.id,
-            f"{one.started_at:%H:%M:%S.%f}"[:-3],
-            f"{(one.ended_at - one.started_at).total_seconds():.3f} s",
-            one.error or "-",
-            f"{'  ' if one.parent else ''}{one.name}",
+            span.id,
+            f"{span.started_at:%H:%M:%S.%f}"[:-3],
+            f"{(span.ended_at - span.started_at).total_seconds():.3f} s",
+            span.error or "-",
+            f"{'  ' if span.parent else ''}{span.name}",
         )
-        for one in sorted(spans, key=lambda one: (one.started_at, bool(one.parent), one.seq))
+        for span in sorted(spans, key=lambda span: (span.started_at, bool(span.parent), span.seq))
     ]
     if spans:
         print_lines([f"trace {spans[0].trace}"])

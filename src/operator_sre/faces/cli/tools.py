@@ -39,14 +39,14 @@ def list_(context: typer.Context, subject: SubjectOption = "", as_json: JsonOpti
     from operator_sre.app.tools import list_tools
     from operator_sre.app.wiring import look_at_app
 
-    with look_at_app(keep_quiet(config_of(context))) as opened:
-        found = list_tools(opened, subject)
+    with look_at_app(keep_quiet(config_of(context))) as open_home:
+        found = list_tools(open_home, subject)
     if as_json:
-        print_json({"tools": [one.document for one in found]})
+        print_json({"tools": [tool.document for tool in found]})
         return
     rows = [
-        (one.spec.name, one.spec.risk, one.approval, one.spec.source, one.spec.sentence)
-        for one in found
+        (tool.spec.name, tool.spec.risk, tool.approval, tool.spec.source, tool.spec.sentence)
+        for tool in found
     ]
     print_table(("tool", "risk", "approval", "source", "what it does"), rows)
 
@@ -62,12 +62,12 @@ def show(
     from operator_sre.app.tools import show_tool
     from operator_sre.app.wiring import look_at_app
 
-    with look_at_app(keep_quiet(config_of(context))) as opened:
-        found = show_tool(opened, name, subject)
+    with look_at_app(keep_quiet(config_of(context))) as open_home:
+        found = show_tool(open_home, name, subject)
     if as_json:
         print_json({"tool": found.document})
         return
-    print_lines([clean(line) for line in _told(found)])
+    print_lines([clean(line) for line in _describe(found)])
 
 
 @app.command()
@@ -102,16 +102,16 @@ def run(
     config = keep_quiet(config_of(context))
     given = _document_at(json_args) if json_args else None
     call = Call(name, tuple(arg or ()), given, subject, target, reason)
-    with look_at_app(config) as opened:
-        wanted = run_until_stopped(propose_call(opened, call))
+    with look_at_app(config) as open_home:
+        wanted = run_until_stopped(propose_call(open_home, call))
     if dry_run:
         foresee(config, wanted, (), as_json=as_json)
         return
     here = f" --home {shlex.quote(context.obj.home)}" if context.obj.home else ""
     executed = execute(config, wanted, (), here, live=not as_json)
     if as_json:
-        with look_at_app(config) as opened:
-            print_json({**document(executed), **call_document(opened, executed)})
+        with look_at_app(config) as open_home:
+            print_json({**document(executed), **call_document(open_home, executed)})
     raise typer.Exit(executed.exit_code)
 
 
@@ -137,14 +137,14 @@ def _document_at(place: str) -> Mapping[str, object]:
     return found
 
 
-def _told(one: Offered) -> list[str]:
-    spec = one.spec
+def _describe(tool: Offered) -> list[str]:
+    spec = tool.spec
     undo = f"with {spec.undo}" if spec.undo else "possible" if spec.reversible else "not possible"
     facts = (
         ("tool", spec.name),
         ("does", spec.sentence),
         ("source", spec.source),
-        ("risk", f"{spec.risk}, approval: {one.approval}"),
+        ("risk", f"{spec.risk}, approval: {tool.approval}"),
         ("changes", "something" if spec.changes else "nothing: it only looks"),
         ("undo", undo if spec.changes else ""),
         ("again", "may be tried again" if spec.idempotent else "is never tried again by itself"),

@@ -11,7 +11,7 @@ from operator_sre.faces.cli.options import (
     MetricsOption,
     ModelOption,
     SubjectsOption,
-    opened,
+    open_home,
 )
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.faces.cli.story import with_entries
@@ -35,7 +35,7 @@ def up(
     """
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s, metrics=metrics, model=model) as app:
+    with open_home(context, interval_s=interval_s, metrics=metrics, model=model) as app:
         named = subject or []
         work = service.up(app, named, every=every)
         watched = app.subjects if every else lambda: app.choose(named)

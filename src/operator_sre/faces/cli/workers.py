@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, JsonOption, opened
+from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, JsonOption, open_home
 from operator_sre.faces.cli.output import print_list
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.faces.cli.story import with_entries
@@ -29,7 +29,7 @@ def run(
     """Work on the tickets of this store until stopped. Changes nothing unless --mode allows it."""
     from operator_sre.app.service import run_worker
 
-    with opened(context, interval_s=interval_s) as app:
+    with open_home(context, interval_s=interval_s) as app:
         working = run_worker(app, engine=engine, name=name)
         run_until_stopped(with_entries(app, working, as_json=as_json))
 
@@ -39,20 +39,20 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
     """List workers: host, start time and current ticket."""
     from operator_sre.app.workers import list_workers
 
-    with opened(context) as app:
+    with open_home(context) as app:
         found = list_workers(app)
     rows = [
         (
-            one.worker.name,
-            one.worker.host,
-            one.worker.pid,
-            one.worker.engine,
-            one.worker.role,
-            f"{one.worker.started_at:%m-%d %H:%M:%S}",
-            f"{one.worker.at:%m-%d %H:%M:%S}" + ("" if one.speaks else " (silent)"),
-            ", ".join(f"ticket {number}" for number in one.tickets) or "-",
+            row.worker.name,
+            row.worker.host,
+            row.worker.pid,
+            row.worker.engine,
+            row.worker.role,
+            f"{row.worker.started_at:%m-%d %H:%M:%S}",
+            f"{row.worker.at:%m-%d %H:%M:%S}" + ("" if row.speaks else " (silent)"),
+            ", ".join(f"ticket {number}" for number in row.tickets) or "-",
         )
-        for one in found
+        for row in found
     ]
     head = ("name", "host", "pid", "engine", "role", "since", "last seen", "working on")
     print_list(

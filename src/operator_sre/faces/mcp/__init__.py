@@ -1,4 +1,4 @@
-"""The MCP server: other minds ask here and propose; nothing here says yes to anything."""
+"""The MCP server: other agents read and propose; nothing here approves anything."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import msgspec
 
 from operator_protocols.errors import OperatorError
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.listening.admission import (
+from operator_sre.faces.servers.admission import (
     UNKNOWN_HOST,
     Refusal,
     TokenDesk,

@@ -1,4 +1,4 @@
-"""MCP until somebody says stop: by a pipe of whoever started us, or by HTTP."""
+"""Serves MCP until stopped: on stdin and stdout of this process, or over HTTP."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, cast
 from operator_protocols.domain.token import Audience
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import Refusals, record_listener
-from operator_sre.faces.listening.admission import (
+from operator_sre.faces.mcp.admission import PATH, Admission
+from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
     Rates,
     TokenDesk,
     names_of,
 )
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
-from operator_sre.faces.mcp.admission import PATH, Admission
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
-    from operator_sre.faces.listening.connections import BoundedServer
     from operator_sre.faces.mcp.server import Desk
+    from operator_sre.faces.servers.connections import BoundedServer
 
 __all__ = ["Lines", "serve_http", "serve_pipe"]
 
@@ -51,7 +51,7 @@ class Lines:
     pipe: int
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Until its end. Whoever stops before that leaves a thread behind, for which nobody waits.
+        """Lines until the end. Stopping before that leaves a thread behind, which is not awaited.
 
         Reading a pipe cannot be broken off, and Python waits at its end for every other thread.
         """
@@ -59,7 +59,7 @@ class Lines:
         queue: asyncio.Queue[str | None] = asyncio.Queue()
 
         def read() -> None:
-            with contextlib.suppress(RuntimeError):  # nobody runs the loop any more
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 for line in self._lines():
                     slots.acquire()
                     loop.call_soon_threadsafe(queue.put_nowait, line)
@@ -99,7 +99,7 @@ async def serve_pipe(home: App) -> None:
 async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
     """Serve HTTP until cancelled; `ready` gets the URL."""
     desk = _desk(home)
-    with bound(listener) as place:
+    with bind_socket(listener) as place:
         server = _server(desk, listener)
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)

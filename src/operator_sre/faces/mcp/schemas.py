@@ -164,7 +164,7 @@ class ActionResult(Asked, frozen=True):
 
 def arguments_of(operation: Operation) -> type[msgspec.Struct]:
     """What the tool of an operation takes: its request, with the limit of a page of this face."""
-    names = [one.name for one in operation.parameters]
+    names = [parameter.name for parameter in operation.parameters]
     made = struct_for("mcp", operation.request.__name__, operation, names)
     if operation.page is None or "limit" not in made.__struct_fields__:
         return made
@@ -183,7 +183,7 @@ def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def read(kind: type[Any], given: object) -> Any:
-    """Arguments as they were told; UsageError names the one that makes no sense."""
+    """The arguments of a call; UsageError names the invalid argument."""
     try:
         return msgspec.convert(given or {}, kind, strict=True)
     except (msgspec.ValidationError, ValueError) as error:
@@ -195,7 +195,7 @@ def read(kind: type[Any], given: object) -> Any:
 
 
 Schema = dict[str, Any]
-# Who works on a ticket at the moment is of no use to a mind.
+# Which worker holds a ticket is of no use to a model.
 HELD_BY = ("epoch", "worker")
 # What every answer has.
 _TOLD = {"untrusted": str, "left_out": Maybe(bool)}
@@ -249,11 +249,11 @@ def output_schema(title: str, shape: Shape) -> Schema:
     whole = document_schema(title, (shape, _TOLD))
     parts = whole.pop("$defs", {})
     kept = {name: part for name, part in parts.items() if "enum" not in part}
-    told = {name: _marked(part, "", parts) for name, part in kept.items()}
-    return {**_marked(whole, "", parts), **({"$defs": told} if told else {})}
+    definitions = {name: _mark(part, "", parts) for name, part in kept.items()}
+    return {**_mark(whole, "", parts), **({"$defs": definitions} if definitions else {})}
 
 
-def _marked(schema: Schema, name: str, parts: Mapping[str, Schema]) -> Schema:
+def _mark(schema: Schema, name: str, parts: Mapping[str, Schema]) -> Schema:
     """What stands under this name: a word is one of ours only where words of ours stand."""
     part = parts.get(schema.get("$ref", "").rpartition("/")[2], schema)
     if "enum" in part or "format" in part:
@@ -263,12 +263,12 @@ def _marked(schema: Schema, name: str, parts: Mapping[str, Schema]) -> Schema:
         return {"type": "object"}
     if "properties" in found:
         inside = found["properties"].items()
-        found["properties"] = {field: _marked(one, field, parts) for field, one in inside}
+        found["properties"] = {field: _mark(part, field, parts) for field, part in inside}
     for key in ("items", "additionalProperties"):
         if isinstance(found.get(key), dict):
-            found[key] = _marked(found[key], name, parts)
+            found[key] = _mark(found[key], name, parts)
     if "anyOf" in found:
-        found["anyOf"] = [_marked(one, name, parts) for one in found["anyOf"]]
+        found["anyOf"] = [_mark(option, name, parts) for option in found["anyOf"]]
     return found
 
 
@@ -283,14 +283,14 @@ def ticket_document(ticket: Ticket) -> dict[str, Any]:
 
 
 def story_document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Entries as the sentences that they tell; those that tell none are left out."""
-    told = []
+    """Entries as sentences; entries without a sentence are left out."""
+    rows = []
     for entry in entries:
         lines = [
             *(detail for line in lines_of(entry) for detail in (line.text, *line.details)),
         ]
         if lines:
-            told.append(
+            rows.append(
                 {
                     "seq": entry.seq,
                     "at": to_json(entry.at),
@@ -300,7 +300,7 @@ def story_document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
                     "told": "\n".join(lines),
                 }
             )
-    return told
+    return rows
 
 
 def result_document(found: Proposed) -> dict[str, Any]:

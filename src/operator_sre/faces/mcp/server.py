@@ -57,47 +57,49 @@ class Desk:
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_MAX))
 
     async def list_tools(
-        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """Every tool, with its description and hints."""
-        return types.ListToolsResult(tools=list(_described()))
+        return types.ListToolsResult(tools=list(_describe_tools()))
 
     async def call_tool(
-        self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Call a tool; an error is one sentence without internals."""
-        tool = TOOLS.get(asked.name)
+        tool = TOOLS.get(params.name)
         if tool is None:
             there = ", ".join(TOOLS)
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool. Known tools: {there}.")
         try:
-            return self._told(await self._called(context, tool, asked.arguments))
+            return self._answer(await self._call(context, tool, params.arguments))
         except OperatorError as error:
-            return _failed(error.category, str(error), error.next_action)
+            return _fail(error.category, str(error), error.next_action)
         except Exception as error:  # noqa: BLE001  a stranger hears no more than that it broke
-            log.error("a tool failed: %s: %r", asked.name, error)
+            log.error("a tool failed: %s: %r", params.name, error)
             words = "Internal error. See the log of the MCP server."
-            return _failed(ErrorCategory.AGENT_RUNTIME_EXCEPTION, words, NextAction.RERUN)
+            return _fail(ErrorCategory.AGENT_RUNTIME_EXCEPTION, words, NextAction.RERUN)
 
     async def list_resources(
-        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """Open tickets and the newest runs."""
         from operator_sre.app.audit import page_of_runs
         from operator_sre.app.tickets import list_tickets
 
         live = ("open", "claimed", "watched", "escalated")
-        async with self._admitted(context, Role.VIEWER) as asking:
+        async with self._admit(context, Role.VIEWER) as asking:
             tickets = await asking(list_tickets, states=live, subject="", limit=RESOURCES_MAX)
             runs = await asking(page_of_runs, limit=RESOURCES_MAX)
-        found = [(f"ticket://{one.id}", f"ticket {one.id}, {one.state}") for one in tickets]
-        found += [(f"run://{one.id}", f"run {one.id}, {one.state}") for one in runs]
+        found = [
+            (f"ticket://{ticket.id}", f"ticket {ticket.id}, {ticket.state}") for ticket in tickets
+        ]
+        found += [(f"run://{run.id}", f"run {run.id}, {run.state}") for run in runs]
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=JSON) for uri, name in found]
         )
 
     async def list_templates(
-        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """The URI templates of tickets and runs."""
         return types.ListResourceTemplatesResult(
@@ -111,37 +113,35 @@ class Desk:
         )
 
     async def read_resource(
-        self, context: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
+        self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """A ticket or a run, as one JSON document."""
-        uri = str(asked.uri)
+        uri = str(params.uri)
         kind, _, name = uri.partition("://")
         try:
-            async with self._turns, self._admitted(context, Role.VIEWER) as asking:
+            async with self._turns, self._admit(context, Role.VIEWER) as asking:
                 document = await read_resource(asking, kind, name)
         except OperatorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
         text = json.dumps(self._document(document), ensure_ascii=False)
-        told = types.TextResourceContents(uri=asked.uri, mime_type=JSON, text=text)
-        return types.ReadResourceResult(contents=[told])
+        contents = types.TextResourceContents(uri=params.uri, mime_type=JSON, text=text)
+        return types.ReadResourceResult(contents=[contents])
 
-    async def _called(
+    async def _call(
         self, context: ServerRequestContext[Any], tool: Tool, given: dict[str, Any] | None
     ) -> Document:
-        asked = schemas.read(tool.takes, given)
-        async with self._turns, self._admitted(context, tool.role) as asking:
-            return await tool.call(asking, asked)
+        request = schemas.read(tool.takes, given)
+        async with self._turns, self._admit(context, tool.role) as asking:
+            return await tool.call(asking, request)
 
     @asynccontextmanager
-    async def _admitted(
-        self, context: ServerRequestContext[Any], role: Role
-    ) -> AsyncIterator[Asking]:
+    async def _admit(self, context: ServerRequestContext[Any], role: Role) -> AsyncIterator[Asking]:
         """The client, acting as the owner of its token; AuthorityError without the role.
 
         On stdin and stdout the client acts as the person who started the server.
         """
-        told = context.session.client_params
-        name = told.client_info.name if told else ""
+        params = context.session.client_params
+        name = params.client_info.name if params else ""
         request = context.request
         if request is None:
             yield Asking(self.home, foreign_agent(name))
@@ -160,10 +160,10 @@ class Desk:
         ):
             yield Asking(self.home, foreign_agent(name))
 
-    def _told(self, document: Document) -> types.CallToolResult:
+    def _answer(self, document: Document) -> types.CallToolResult:
         marked = self._document(document)
         if marked.get("note") == TOO_LONG:
-            return _failed(ErrorCategory.BUDGET_EXCEEDED, TOO_LONG, NextAction.RERUN)
+            return _fail(ErrorCategory.BUDGET_EXCEEDED, TOO_LONG, NextAction.RERUN)
         text = json.dumps(marked, ensure_ascii=False)
         content: list[types.ContentBlock] = [types.TextContent(text=text)]
         return types.CallToolResult(content=content, structured_content=marked)
@@ -190,11 +190,11 @@ def server_of(desk: Desk) -> Server[dict[str, Any]]:
 
 
 @cache
-def _described() -> tuple[types.Tool, ...]:
-    return tuple(map(_description, TOOLS.values()))
+def _describe_tools() -> tuple[types.Tool, ...]:
+    return tuple(map(_describe_tool, TOOLS.values()))
 
 
-def _description(tool: Tool) -> types.Tool:
+def _describe_tool(tool: Tool) -> types.Tool:
     hints = types.ToolAnnotations(
         title=tool.title,
         read_only_hint=tool.reads,
@@ -212,7 +212,7 @@ def _description(tool: Tool) -> types.Tool:
     )
 
 
-def _failed(category: ErrorCategory, words: str, action: NextAction) -> types.CallToolResult:
+def _fail(category: ErrorCategory, words: str, action: NextAction) -> types.CallToolResult:
     error = {"category": category.value, "message": words, "next_action": action.value}
     content: list[types.ContentBlock] = [types.TextContent(text=words)]
     document = {"schema_version": SCHEMA_VERSION, "error": error}

@@ -74,8 +74,8 @@ class Tool:
 def _question(name: str, message: type[messages.Message]) -> Call:
     """A method of the contract; the fields of its request are the arguments."""
 
-    async def ask(asking: Asking, asked: msgspec.Struct) -> Document:
-        request = message(**msgspec.structs.asdict(asked))
+    async def ask(asking: Asking, params: msgspec.Struct) -> Document:
+        request = message(**msgspec.structs.asdict(params))
         return as_document(await asking(getattr(answers, name), request))
 
     return ask
@@ -84,59 +84,59 @@ def _question(name: str, message: type[messages.Message]) -> Call:
 _summarize_run = _question("summarize_run", messages.SummarizeRunRequest)
 
 
-async def _recommend_patch(asking: Asking, asked: schemas.RecommendPatch) -> Document:
-    risk = messages.RiskLevel(asked.risk_level) if asked.risk_level else None
-    request = messages.RecommendPolicyPatchRequest(request=asked.request, risk_level=risk)
+async def _recommend_patch(asking: Asking, params: schemas.RecommendPatch) -> Document:
+    risk = messages.RiskLevel(params.risk_level) if params.risk_level else None
+    request = messages.RecommendPolicyPatchRequest(request=params.request, risk_level=risk)
     return as_document(await answers.recommend_patch(asking.home, request, by=asking.by))
 
 
-async def _run_timeline(asking: Asking, asked: schemas.RunTimeline) -> Document:
-    request = messages.GetRunTimelineRequest(run_id=asked.run_id)
+async def _run_timeline(asking: Asking, params: schemas.RunTimeline) -> Document:
+    request = messages.GetRunTimelineRequest(run_id=params.run_id)
     found = as_document(await asking(answers.run_timeline, request))
-    later = [one for one in found["events"] if one.get("audit_seq", 0) > asked.after_seq]
+    later = [event for event in found["events"] if event.get("audit_seq", 0) > params.after_seq]
     return {**found, "events": later}
 
 
-async def _show_ticket(asking: Asking, asked: schemas.ShowTicket) -> Document:
+async def _show_ticket(asking: Asking, params: schemas.ShowTicket) -> Document:
     from operator_sre.app.tickets import show_ticket
 
-    view = await asking(show_ticket, asked.number)
-    story = [one for one in view.entries if one.seq > asked.after_seq][: asked.limit]
+    view = await asking(show_ticket, params.number)
+    story = [entry for entry in view.entries if entry.seq > params.after_seq][: params.limit]
     return {"ticket": ticket_document(view.ticket), "story": story_document(story)}
 
 
-async def _show_health(asking: Asking, asked: schemas.ShowHealth) -> Document:
+async def _show_health(asking: Asking, params: schemas.ShowHealth) -> Document:
     from operator_sre.app.health import show_health
 
     view = await asking(show_health)
-    subjects = [one for one in view.subjects if asked.subject in ("", one.subject)]
-    if asked.subject and not subjects:
-        there = ", ".join(one.subject for one in view.subjects) or "none"
+    subjects = [subject for subject in view.subjects if params.subject in ("", subject.subject)]
+    if params.subject and not subjects:
+        there = ", ".join(subject.subject for subject in view.subjects) or "none"
         raise NotFoundError(
-            f"There is no subject {asked.subject[:60]!r}.", next_step=f"Known subjects: {there}."
+            f"There is no subject {params.subject[:60]!r}.", next_step=f"Known subjects: {there}."
         )
-    told: list[Document] = []
-    for one in subjects:
-        document: Document = to_json(one)
-        document["tickets"] = [ticket.id for ticket in one.tickets]
-        told.append(document)
+    documents: list[Document] = []
+    for subject in subjects:
+        document: Document = to_json(subject)
+        document["tickets"] = [ticket.id for ticket in subject.tickets]
+        documents.append(document)
     health = {"at": to_json(view.at), "health": view.health.value, "fine": view.fine}
-    return {**health, "subjects": told}
+    return {**health, "subjects": documents}
 
 
-async def _propose_action(asking: Asking, asked: schemas.ProposeAction) -> Document:
+async def _propose_action(asking: Asking, params: schemas.ProposeAction) -> Document:
     from operator_sre.app.hub import propose_action, proposed_action
 
-    shell = Action.shell(asked.command, target=asked.target, reasoning=asked.reasoning)
-    action = replace(shell, expected=asked.expected, cwd=asked.cwd, timeout_s=asked.timeout_s)
-    made = await propose_action(asking.home, asking.by, action, subject=asked.subject)
+    shell = Action.shell(params.command, target=params.target, reasoning=params.reasoning)
+    action = replace(shell, expected=params.expected, cwd=params.cwd, timeout_s=params.timeout_s)
+    made = await propose_action(asking.home, asking.by, action, subject=params.subject)
     return result_document(await proposed_action(asking.home, asking.by, made))
 
 
-async def _action_result(asking: Asking, asked: schemas.ActionResult) -> Document:
+async def _action_result(asking: Asking, params: schemas.ActionResult) -> Document:
     from operator_sre.app.hub import proposed_action
 
-    found = await proposed_action(asking.home, asking.by, asked.action_id, wait_s=asked.wait_s)
+    found = await proposed_action(asking.home, asking.by, params.action_id, wait_s=params.wait_s)
     return result_document(found)
 
 
@@ -161,8 +161,8 @@ def tool_of(operation: Operation) -> Tool:
     assert served is not None
     takes = schemas.arguments_of(operation)
 
-    async def call(asking: Asking, asked: Any) -> Document:
-        request = operation.request(**msgspec.structs.asdict(asked))
+    async def call(asking: Asking, params: Any) -> Document:
+        request = operation.request(**msgspec.structs.asdict(params))
         found = await asking(lambda home: operation.perform(home, request))
         if inspect.isawaitable(found):
             found = await found
@@ -186,9 +186,9 @@ def _tell(part: Any, tool: Served) -> Any:
     if isinstance(part, list | tuple):
         return [_tell(row, tool) for row in part[: tool.rows_max]]
     if tool.picks and is_dataclass(part):
-        told = {path.rpartition(".")[2]: to_json(attrgetter(path)(part)) for path in tool.picks}
-        more = {"next_step": tool.next_step.format(**told)} if tool.next_step else {}
-        return {**told, **more}
+        picked = {path.rpartition(".")[2]: to_json(attrgetter(path)(part)) for path in tool.picks}
+        more = {"next_step": tool.next_step.format(**picked)} if tool.next_step else {}
+        return {**picked, **more}
     found = to_json(part)
     if tool.hides and isinstance(found, dict):
         return {name: value for name, value in found.items() if name not in tool.hides}

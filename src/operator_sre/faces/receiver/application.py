@@ -12,7 +12,7 @@ from operator_sre.app.alerts import BODY_BYTES_MAX, Answer, Receiver, refused_an
 from operator_sre.app.listeners import Listener
 from operator_sre.codec import to_json
 from operator_sre.faces.cli.output import SCHEMA_VERSION
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,7 +25,7 @@ BODY_S_MAX = 10.0
 
 
 def application(receiver: Receiver) -> Starlette:
-    """`POST /alerts/NAME` for every trigger, and `GET /healthz` for whoever balances load."""
+    """`POST /alerts/NAME` for every trigger, and `GET /healthz` for load balancers."""
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
@@ -47,8 +47,8 @@ def application(receiver: Receiver) -> Starlette:
 
     async def unknown(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 500)
-        what = "That method is not known here." if status == 405 else "There is nothing here."
-        return _response(_wrong(status, f"{what} Alerts are sent by POST to /alerts/NAME."))
+        sentence = "That method is not known here." if status == 405 else "There is nothing here."
+        return _response(_wrong(status, f"{sentence} Alerts are sent by POST to /alerts/NAME."))
 
     async def broken(request: Request, error: Exception) -> Response:
         category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
@@ -69,8 +69,8 @@ async def _body(request: Request) -> bytes | Answer:
     from starlette.requests import ClientDisconnect
 
     too_much = _wrong(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told[:20]) > BODY_BYTES_MAX:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
         return too_much
     body = bytearray()
     try:
@@ -109,7 +109,7 @@ def listener_of(text: str) -> Listener:
 
 
 async def serve(receiver: Receiver, listen: str, *, ready: Callable[[str], None]) -> None:
-    """Take notifications until cancelled; `ready` is told where."""
+    """Take notifications until cancelled; `ready` receives the address."""
     listener = listener_of(listen)
     receiver.check(listener.bind)
     door = application(receiver)
@@ -117,5 +117,5 @@ async def serve(receiver: Receiver, listen: str, *, ready: Callable[[str], None]
         server = bounded_server(door, listener, connections_max=CONNECTIONS_MAX)
     except ImportError as error:
         raise MissingExtraError("alerts", needed_for="Receiving alerts") from error
-    with bound(listener, options="--listen") as place:
+    with bind_socket(listener, options="--listen") as place:
         await work(server, place, receiver.run(), ready=lambda: ready(address_of(place)))

@@ -15,7 +15,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.strip import Strip
 from textual.widget import Widget
 
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 __all__ = ["LINES_MAX", "LINE_CHARS_MAX", "Lines"]
 
@@ -99,7 +99,7 @@ class Lines(Widget, can_focus=True):
     def text(self) -> str:
         """The kept lines, cleaned."""
         with self._lock:
-            return "\n".join(map(_shown, self._kept()))
+            return "\n".join(map(_show, self._read_lines()))
 
     @property
     def dropped(self) -> int:
@@ -169,7 +169,7 @@ class Lines(Widget, can_focus=True):
         self._open, self._is_cut = "", False
         self._ended += 1
 
-    def _kept(self) -> Iterator[str]:
+    def _read_lines(self) -> Iterator[str]:
         yield from self._ring
         if self._open:
             yield self._open + (_CUT if self._is_cut else "")
@@ -185,7 +185,7 @@ class Lines(Widget, can_focus=True):
         return self._last_top() if self._top is None else max(self._top, self.dropped)
 
     def _at(self, number: int) -> str | None:
-        return next(islice(self._kept(), number - self.dropped, None), None)
+        return next(islice(self._read_lines(), number - self.dropped, None), None)
 
     def _paint(self) -> None:
         if not self._is_stale:
@@ -196,10 +196,10 @@ class Lines(Widget, can_focus=True):
         self.refresh()
 
 
-def _shown(line: str) -> str:
+def _show(line: str) -> str:
     return clean(line).expandtabs(_TAB_CHARS)
 
 
 def _strip(line: str, left: int, width: int, style: Style) -> Strip:
-    strip = Strip([Segment(_shown(line), style)])
+    strip = Strip([Segment(_show(line), style)])
     return strip.crop(left, left + width).adjust_cell_length(width, style)

@@ -14,10 +14,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import PREFIX, Refusals
-from operator_sre.faces.cleaning import clean
-from operator_sre.faces.listening.admission import UNKNOWN_HOST, Rates, is_ours, source_of
+from operator_sre.faces.servers.admission import UNKNOWN_HOST, Rates, is_ours, source_of
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.web.assets import ASSETS
-from operator_sre.faces.web.rendering import rendered
+from operator_sre.faces.web.renderer import render
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -80,7 +80,7 @@ class Admission:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *self._hardened(message)]
+                message["headers"] = [*message.get("headers", ()), *self._harden(message)]
             await send(message)
 
         try:
@@ -90,7 +90,7 @@ class Admission:
             _log(scope, status, time.monotonic() - began)
 
     async def _admit(self, request: Request) -> Response | None:
-        """The answer to a request that is not admitted; None for one that is."""
+        """The answer to a request that is not admitted; None if it is."""
         scope, source, path = request.scope, request.scope["source"], request.url.path
         if not is_ours(request.headers.get("host", ""), self.hosts):
             await self.refusals.refused(source, "host")
@@ -100,7 +100,7 @@ class Admission:
             message = "The URL contains a secret. Revoke that token.\n"
             return PlainTextResponse(message, 400)
         if path.startswith(f"{ASSETS}/"):
-            return _slowed(self.fetches, source)
+            return _slow_down(self.fetches, source)
         if request.method not in ("GET", "HEAD") and not _from_here(request, tls=self.tls):
             await self.refusals.refused(source, "cross-site")
             return PlainTextResponse("The form was sent by another site.\n", 403)
@@ -110,8 +110,8 @@ class Admission:
             return PlainTextResponse(f"{error}\n", 503, headers={"retry-after": "1"})
         if session is not None:
             scope["session"] = session
-            return _slowed(self.known, session.id)
-        if slowed := _slowed(self.strangers, source):
+            return _slow_down(self.known, session.id)
+        if slowed := _slow_down(self.strangers, source):
             return slowed
         return None if path == SIGN_IN else await self._stranger(request)
 
@@ -127,20 +127,20 @@ class Admission:
         wanted = path_within(wanted) if request.method == "GET" else "/"
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
         if request.headers.get("hx-request") == "true" or request.url.path == "/stream":
-            # An open page shows this itself, and keeps what somebody is typing.
+            # An open page shows this itself, and keeps the user's input.
             return PlainTextResponse("Sign in first.\n", 401)
         if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
             # A browser withholds the SameSite cookie when another site links here. This page
             # reloads from the console itself, and then the cookie is sent.
-            return HTMLResponse(rendered("bounce.html", {"place": wanted, "title": "Operator"}))
+            return HTMLResponse(render("bounce.html", {"place": wanted, "title": "Operator"}))
         return RedirectResponse(place, 303)
 
-    def _hardened(self, message: Message) -> list[tuple[bytes, bytes]]:
-        told = {name.lower() for name, _ in message.get("headers", ())}
+    def _harden(self, message: Message) -> list[tuple[bytes, bytes]]:
+        given = {name.lower() for name, _ in message.get("headers", ())}
         more = list(_HARDENED)
         if self.tls:
             more.append((b"strict-transport-security", b"max-age=31536000"))
-        return [one for one in more if one[0] not in told]
+        return [header for header in more if header[0] not in given]
 
 
 def _from_here(request: Request, *, tls: bool) -> bool:
@@ -166,7 +166,7 @@ def _cookie(header: str, name: str) -> str:
     return found.value if found is not None else ""
 
 
-def _slowed(rates: Rates, name: str) -> Response | None:
+def _slow_down(rates: Rates, name: str) -> Response | None:
     if (refusal := rates.refusal(name)) is None:
         return None
     headers = {"retry-after": str(refusal.wait_s)}

@@ -15,31 +15,31 @@ from operator_sre.app.commands import Jobs
 from operator_sre.app.extras import has_evals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.api.application import application as api_of
-from operator_sre.faces.listening.admission import Rates, names_of
+from operator_sre.faces.servers.admission import Rates, names_of
 from operator_sre.faces.web import (
     approvals,
     assets,
     audit,
     command_output,
+    header,
     history,
     operations,
     overview,
     policy,
     restraints,
     settings,
-    signing,
-    standing,
+    sign_in,
     stream,
     subjects,
     terminal,
     tickets,
 )
 from operator_sre.faces.web.admission import Admission
-from operator_sre.faces.web.answering import Renderings, problem, problem_of
+from operator_sre.faces.web.chain_check import Walk
+from operator_sre.faces.web.responses import Renderings, problem, problem_of
 from operator_sre.faces.web.sessions import Sessions
-from operator_sre.faces.web.signing import ATTEMPTS_BURST, ATTEMPTS_PER_S
+from operator_sre.faces.web.sign_in import ATTEMPTS_BURST, ATTEMPTS_PER_S
 from operator_sre.faces.web.stream import Hub
-from operator_sre.faces.web.walking import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,9 +53,9 @@ __all__ = ["Console", "application"]
 # Each has a router of its own; what one can go to from everywhere stands in `navigation`.
 _MODULES = (
     assets,
-    signing,
+    sign_in,
     stream,
-    standing,
+    header,
     overview,
     restraints,
     tickets,
@@ -90,7 +90,7 @@ class Console:
         self.api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by whoever the address belongs to."""
+        """Answer by the API or by the console, depending on the path."""
         to_api = scope["type"] == "http" and scope["path"].startswith(_API)
         inner: ASGIApp = self.api if to_api else self.pages
         await inner(scope, receive, send)
@@ -112,9 +112,9 @@ def application(
     for module in (*_MODULES, *([import_module(_EVALS)] if has_evals() else [])):
         # Not included but taken over, so that the application has one flat list of routes.
         pages.router.routes.extend(module.router.routes)
-    pages.add_exception_handler(HTTPException, _unknown)
-    pages.add_exception_handler(OperatorError, _failed)
-    pages.add_exception_handler(Exception, _broken)
+    pages.add_exception_handler(HTTPException, _answer_unknown)
+    pages.add_exception_handler(OperatorError, _answer_failure)
+    pages.add_exception_handler(Exception, _answer_broken)
     now, refusals = home.clock.monotonic, Refusals(home)
     sessions = Sessions(home, now)
     state = pages.state
@@ -135,18 +135,18 @@ def application(
     return Console(pages, api_of(home, hosts=names, rate=rate))
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
+async def _answer_unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     messages = {404: "There is no page at this address.", 405: "This page cannot do that."}
     text = messages.get(error.status_code, "The request cannot be served.")
     return await problem(request, error.status_code, text, "Start from the overview.")
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     assert isinstance(error, OperatorError)
     return await problem_of(request, error)
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _answer_broken(request: Request, error: Exception) -> Response:
     log.error("a page failed: %s: %r", type(error).__name__, str(error)[:500])
     return await problem(request, 500, "Internal error. See the log of the console.")

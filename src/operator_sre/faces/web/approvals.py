@@ -24,10 +24,10 @@ from operator_sre.app.approvals import (
 from operator_sre.app.outlook import foresee_request
 from operator_sre.drawing import plural
 from operator_sre.faces.web.admission import path_within
-from operator_sre.faces.web.answering import done, home_of, page, part, session_of
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import Form, form_of
-from operator_sre.faces.web.paging import address
+from operator_sre.faces.web.pages import address
+from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
@@ -45,14 +45,14 @@ PATH_MAX = 1000
 # The name in the ledger of an answer to a request that had changed meanwhile.
 STALE = "stale approval"
 _UNDO = {True: "Reversible.", False: "Not reversible.", None: ""}
-# Characters that count as printable and that nobody can see.
+# Invisible characters that count as printable.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 router = router_of()
 Id = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 def exact(text: str) -> Markup:
-    """A text in which every character can be told apart, to read before approving it.
+    """A text in which all characters can be distinguished, to read before approving it.
 
     Characters that are invisible, change the direction of writing or control a terminal are shown
     as their code and marked, as is space at the end of a line. Letters beyond ASCII are marked,
@@ -114,7 +114,7 @@ async def one_approval(request: Request, approval: Id) -> Response:
     """One request."""
 
     def facts(home: App) -> Mapping[str, Any]:
-        return {**_shown(home, approval), "back": f"{PLACE}/{approval}"}
+        return {**_facts_of(home, approval), "back": f"{PLACE}/{approval}"}
 
     return await page(request, "approval.html", facts, title="Approval")
 
@@ -124,7 +124,7 @@ async def one_part(request: Request, approval: Id) -> Response:
     """One request, refreshed."""
 
     def facts(home: App) -> Mapping[str, Any]:
-        return {**_shown(home, approval), "back": f"{PLACE}/{approval}"}
+        return {**_facts_of(home, approval), "back": f"{PLACE}/{approval}"}
 
     return await part(request, "parts/approval.html", facts)
 
@@ -143,15 +143,15 @@ async def approve_one(request: Request, approval: Id) -> Response:
     except ConflictError as error:
         raise await _too_late(request, approval, error) from error
     decided = answered.approval
-    text = f"{_named(decided)} is {decided.state}."
+    text = f"{_quote(decided)} is {decided.state}."
     if decided.state == "pending":
         missing = plural(decided.needed - len(decided.approvers), "more approval")
-        text = f"You approved {_named(decided)}. It needs {missing} from another person."
+        text = f"You approved {_quote(decided)}. It needs {missing} from another person."
     elif answered.rule is not None:
         text += f" Rule {answered.rule.id} applies from now on."
     elif answered.confirmation is not None:
         text += f" Another person must confirm the rule: {answered.confirmation.id}."
-    return done(request, text, to=_back(form, approval))
+    return redirect(request, text, to=_back(form, approval))
 
 
 @does(router, PLACE + "/{approval}/reject", role=Role.APPROVER)
@@ -163,7 +163,7 @@ async def reject_one(request: Request, approval: Id) -> Response:
         decided = await reject(home, approval, reason=reason, seen=form.number("seen", least=1))
     except ConflictError as error:
         raise await _too_late(request, approval, error) from error
-    return done(request, f"{_named(decided)} is rejected.", to=_back(form, approval))
+    return redirect(request, f"{_quote(decided)} is rejected.", to=_back(form, approval))
 
 
 def waiting_for(home: App, ticket: int) -> list[Mapping[str, Any]]:
@@ -186,7 +186,7 @@ def facts_of_request(home: App, view: ApprovalView) -> Mapping[str, Any]:
     }
 
 
-def _shown(home: App, approval: str) -> Mapping[str, Any]:
+def _facts_of(home: App, approval: str) -> Mapping[str, Any]:
     return {
         **facts_of_request(home, show_approval(home, approval)),
         "exact": exact,
@@ -220,7 +220,7 @@ async def _too_late(request: Request, approval: str, error: ConflictError) -> Co
     return ConflictError(f"{error.message}{who}", next_step=step)
 
 
-def _named(approval: Approval) -> str:
+def _quote(approval: Approval) -> str:
     return repr(approval.action.command[:COMMAND_CHARACTERS_MAX])
 
 

@@ -19,11 +19,11 @@ from operator_sre.app.audit import EntryPages, Filter, export_bundle, export_tex
 from operator_sre.app.history import search_entries
 from operator_sre.app.story import brief_of, lines_of
 from operator_sre.codec import to_json
-from operator_sre.faces.web.answering import done, home_of, page, part, session_of
-from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.chain_check import Walk
 from operator_sre.faces.web.downloads import download
-from operator_sre.faces.web.paging import SEQ_MAX, pages_of
-from operator_sre.faces.web.walking import Walk
+from operator_sre.faces.web.pages import SEQ_MAX, pages_of
+from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -52,7 +52,7 @@ Number = Annotated[str, Query(pattern=r"^\d{0,18}$")]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What somebody looks for; the same words make the address of the next page."""
+    """The filters of the page; they also make the address of the next page."""
 
     q: str = ""
     ticket: str = ""
@@ -80,25 +80,25 @@ async def audit(
     request: Request, q: Text = "", ticket: Number = "", run: Run = "", before: Number = ""
 ) -> Response:
     """Entries, the newest first."""
-    home, asked = home_of(request), _Asked(q, ticket, run, before)
+    home, filters = home_of(request), _Asked(q, ticket, run, before)
     behind = 0
     if q.strip():
         place = int(before) if before else None
         searched = await search_entries(
-            home, q, limit=ENTRIES_MAX + 1, before=place, ticket=asked.number, run=run
+            home, q, limit=ENTRIES_MAX + 1, before=place, ticket=filters.number, run=run
         )
         entries, behind = list(searched.entries), searched.behind
     else:
-        pages = EntryPages(home, asked.number, run)
+        pages = EntryPages(home, filters.number, run)
         read = asyncio.to_thread(pages.older, int(before or 0), limit=ENTRIES_MAX + 1)
         entries = list(await read)
-    shown, older = pages_of(PLACE, asked, entries, ENTRIES_MAX)
+    shown, older = pages_of(PLACE, filters, entries, ENTRIES_MAX)
     facts = {
-        "asked": asked,
-        "rows": [_row(one) for one in shown],
+        "filters": filters,
+        "rows": [_row(entry) for entry in shown],
         "older": older,
         "behind": behind,
-        "live": asked == _Asked(),
+        "live": filters == _Asked(),
         "kinds": sorted(Kind),
         "styles": list(MEDIA),
         "walk": _walk_of(request),
@@ -121,9 +121,9 @@ async def walk(request: Request) -> Response:
 @does(router, f"{PLACE}/verify", role=Role.VIEWER)
 async def verify(request: Request) -> Response:
     """Begin to walk through the whole chain."""
-    begun = _walk_of(request).begin(home_of(request), session_of(request).who)
-    words = "Verification started." if begun else "Verification is already running."
-    return done(request, words, to=PLACE)
+    started = _walk_of(request).begin(home_of(request), session_of(request).who)
+    words = "Verification started." if started else "Verification is already running."
+    return redirect(request, words, to=PLACE)
 
 
 @shows(router, f"{PLACE}/export")
@@ -181,17 +181,17 @@ def _read(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _newest(home: App) -> Mapping[str, Any]:
-    return {"rows": [_row(one) for one in EntryPages(home).older(0, limit=ENTRIES_MAX)]}
+    return {"rows": [_row(entry) for entry in EntryPages(home).older(0, limit=ENTRIES_MAX)]}
 
 
 def _row(entry: Entry) -> _Row:
     line = next(iter(lines_of(entry)), None)
     if line is not None:
         return _Row(entry, line.text, line.tone)
-    return _Row(entry, _summed_up(entry), quiet=True)
+    return _Row(entry, _summarize(entry), quiet=True)
 
 
-def _summed_up(entry: Entry) -> str:
+def _summarize(entry: Entry) -> str:
     """What an entry holds, in few words: its command, its text, or its short facts."""
     held = entry.payload
     action = held.get("action")
@@ -200,7 +200,7 @@ def _summed_up(entry: Entry) -> str:
     if isinstance(held.get("text"), str):
         return str(held["text"])
     if isinstance(held.get("findings"), list | tuple):
-        broken = sum(one.get("health") == "broken" for one in held["findings"])
+        broken = sum(finding.get("health") == "broken" for finding in held["findings"])
         return f"check: {broken} of {len(held['findings'])} findings broken"
     return ", ".join([*_facts(held)][:FACTS_MAX])
 
@@ -210,11 +210,11 @@ def _facts(held: Mapping[str, Any], deep: int = 3) -> Iterator[str]:
     for name, value in held.items():
         if isinstance(value, Mapping) and deep:
             yield from _facts(value, deep - 1)
-        told = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        if not isinstance(told, str | int) or not told or name.endswith("_at"):
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if not isinstance(text, str | int) or not text or name.endswith("_at"):
             continue
-        if len(str(told)) <= FACT_MAX:
-            yield name if told is True else f"{name}: {told}"
+        if len(str(text)) <= FACT_MAX:
+            yield name if text is True else f"{name}: {text}"
 
 
 def _entry(home: App, seq: int) -> Mapping[str, Any]:

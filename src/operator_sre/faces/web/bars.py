@@ -24,7 +24,7 @@ def bar(
 ) -> Markup:
     """A strip from the first to the last of `ends`; a spell without an end lasts until then.
 
-    Only the time from the first to the last look is shown as well: of the rest nobody knows.
+    Only the time from the first to the last check counts as checked.
     """
     begin, until = ends
     whole_s = max(1.0, (until - begin).total_seconds())
@@ -40,14 +40,14 @@ def bar(
                 round(left, 1), round(wide, 1), int(HEIGHT)
             )
         )
-    told = f"{name}: held" if seen else f"{name}: not checked"
+    label = f"{name}: held" if seen else f"{name}: not checked"
     if pieces:
-        told = f"{name}: broken for {span(broken_s)}"
+        label = f"{name}: broken for {span(broken_s)}"
     return Markup(
         '<svg class="spark strip" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
         ' aria-label="{}"><title>{}</title>{}{}</svg>'
     ).format(
-        *(int(WIDTH), int(HEIGHT), visible(told), visible(told)),
+        *(int(WIDTH), int(HEIGHT), visible(label), visible(label)),
         _well(seen, begin, whole_s),
         Markup("").join(pieces),
     )

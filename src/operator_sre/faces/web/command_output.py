@@ -15,10 +15,10 @@ from operator_protocols.domain.command import Command
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.history import RunningOutput, running_output, show_command, show_output
 from operator_sre.drawing import span
-from operator_sre.faces.web.answering import home_of, hub_of, session_of
-from operator_sre.faces.web.doors import router_of, shows
 from operator_sre.faces.web.events import BEAT, STREAM_S_MAX, Events, Say
-from operator_sre.faces.web.paging import SEQ_MAX
+from operator_sre.faces.web.pages import SEQ_MAX
+from operator_sre.faces.web.responses import home_of, hub_of, session_of
+from operator_sre.faces.web.routes import router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -30,12 +30,12 @@ __all__ = ["Said", "router"]
 PAUSE_S = 0.1
 ASK_AGAIN_S = 1.0
 BEAT_S = 10.0
-# So much of what comes at once is shown: its beginning and its end.
+# Of a burst of output only the beginning and the end are shown.
 HEAD_CHARACTERS_MAX = 64 * 1024
 TAIL_CHARACTERS_MAX = 128 * 1024
-# Of a command that is over; all of it is a file of the history.
+# Of a finished command; the whole output can be downloaded from the history.
 WHOLE_BYTES_MAX = 4_000_000
-# Of one that runs; whoever wants more than that wants the file.
+# Of a running command; the rest is in the download.
 LIVE_BYTES_MAX = 64_000_000
 STEPS_MAX = 4
 STREAMS_MAX = 48
@@ -45,7 +45,7 @@ router = router_of()
 
 @dataclass(slots=True)
 class Said:
-    """Text of two streams that nobody has taken yet; the middle of too much is left out."""
+    """Text of two streams that is not sent yet; the middle of a long text is left out."""
 
     size_bytes: int = 0
     head: str = ""
@@ -69,7 +69,7 @@ class Said:
             self._shorten()
         return self.size_bytes < LIVE_BYTES_MAX
 
-    def limited(self, number: int, data: bytes) -> bool:
+    def feed_limited(self, number: int, data: bytes) -> bool:
         """The same, with less patience."""
         self.feed(number, data)
         return self.size_bytes < WHOLE_BYTES_MAX
@@ -78,9 +78,9 @@ class Said:
         """What there is to show now; empty where there is nothing."""
         if len(self.tail) > TAIL_CHARACTERS_MAX:
             self._shorten()
-        told = {"text": self.head, "cut": self.left_out, "rest": self.tail}
+        event = {"text": self.head, "cut": self.left_out, "rest": self.tail}
         self.head, self.tail, self.left_out = "", "", 0
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in event.items() if value}
 
     def _shorten(self) -> None:
         more = len(self.tail) - TAIL_CHARACTERS_MAX
@@ -108,7 +108,7 @@ def _streams(request: Request) -> list[Session]:
 
 
 class _Output(Events):
-    """One output, sent until it is over or nobody looks."""
+    """One output, sent until it ends or the viewer leaves."""
 
     def __init__(
         self, home: App, hub: Hub, seq: int, session: Session, streams: list[Session]
@@ -116,7 +116,7 @@ class _Output(Events):
         super().__init__()
         self._home, self._hub, self._seq = home, hub, seq
         self._session, self._streams = session, streams
-        self._said = Said()
+        self._output = Said()
         self._streams.append(session)
 
     def leave(self) -> None:
@@ -140,35 +140,35 @@ class _Output(Events):
                 if not self._hub.sessions.lives(self._session):
                     return
             if following is None:
-                following = await asyncio.to_thread(running_output, home, seq, self._said.feed)
+                following = await asyncio.to_thread(running_output, home, seq, self._output.feed)
             more = following is not None and await asyncio.to_thread(_advance, following)
-            if told := self._said.take():
-                await say(_event(told))
+            if event := self._output.take():
+                await say(_event(event))
                 spoke_s = loop.time()
             elif loop.time() - spoke_s >= BEAT_S:
                 await say(BEAT)
                 spoke_s = loop.time()
-            if not more or told.get("cut"):
+            if not more or event.get("cut"):
                 await asyncio.wait([gone], timeout=PAUSE_S)
 
     async def _end(self, say: Say, command: Command, following: RunningOutput | None) -> None:
-        """The rest of what was followed, or all that is kept of what is over already."""
+        """The rest of a followed output, or the recorded output of a finished command."""
         if following is not None and following.is_there:
             while await asyncio.to_thread(_advance, following):
-                await say(_event(self._said.take()))
+                await say(_event(self._output.take()))
             following.end()
         else:
-            if self._said.size_bytes:
+            if self._output.size_bytes:
                 # The end of it was put away before we came to it: the record has all of it.
                 await say(_event({"anew": True}))
-                self._said, following = Said(), None
-            await asyncio.to_thread(_recorded, self._home, command, self._said)
-        await say(_event(self._said.take()))
+                self._output, following = Said(), None
+            await asyncio.to_thread(_read_recorded, self._home, command, self._output)
+        await say(_event(self._output.take()))
         code = f"exit {command.exit_code}" if command.outcome == "ran" else command.outcome
         took = span(command.duration_s)
         most = LIVE_BYTES_MAX if following is not None else WHOLE_BYTES_MAX
         note = f"; only the first {most // 1_000_000} MB are shown"
-        more = note if self._said.size_bytes >= most else ""
+        more = note if self._output.size_bytes >= most else ""
         await say(_event({"over": f"{code.replace('_', ' ')} after {took}{more}"}))
 
 
@@ -176,16 +176,16 @@ def _advance(following: RunningOutput) -> bool:
     return all(following.advance() for _ in range(STEPS_MAX))
 
 
-def _recorded(home: App, command: Command, said: Said) -> None:
+def _read_recorded(home: App, command: Command, output: Said) -> None:
     """All that lies on this machine, or what the record keeps."""
     with contextlib.suppress(NotFoundError, OSError):
-        show_output(home, command.seq, said.limited)
-    if said.size_bytes:
+        show_output(home, command.seq, output.feed_limited)
+    if output.size_bytes:
         return
     ends = [command.head, *(["\n[...]\n", command.tail] if command.tail else [])]
-    for one in ends:
-        said.feed(1, one.encode("utf-8", "backslashreplace"))
+    for end in ends:
+        output.feed(1, end.encode("utf-8", "backslashreplace"))
 
 
-def _event(told: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps(told)}\n\n".encode() if told else BEAT
+def _event(event: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(event)}\n\n".encode() if event else BEAT

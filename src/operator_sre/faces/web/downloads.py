@@ -17,7 +17,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 def download(
     content: bytes | Iterable[bytes] | AsyncIterable[bytes], name: str, media_type: str
 ) -> Response:
-    """Something under this name, whole or as it comes."""
+    """A download under this name, as one text or in chunks."""
     fit = _UNFIT.sub("-", name)[:NAME_CHARACTERS_MAX].strip("-.") or "file"
     headers = {"content-disposition": f'attachment; filename="{fit}"'}
     if isinstance(content, bytes):

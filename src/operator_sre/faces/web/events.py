@@ -1,4 +1,4 @@
-"""Events that are sent as they come: to one page, until they end or nobody looks any more."""
+"""An event stream to one page, until the events end or the page is closed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BEAT", "STREAM_S_MAX", "Events", "Say"]
 
-# Whoever takes nothing for so long is let go, and comes back.
+# A client that reads nothing for so long is disconnected, and connects again.
 SEND_S_MAX = 20.0
 STREAM_S_MAX = 3600.0
-# What nobody hears but whoever stands between us, and would think that we are gone.
+# A comment that keeps proxies from closing an idle stream.
 BEAT = b": still here\n\n"
 Say = Callable[[bytes], Awaitable[None]]
 log = logging.getLogger(__name__)
@@ -34,15 +34,15 @@ class Events(Response):
     def __init__(self) -> None:
         super().__init__(None, 200, {"x-accel-buffering": "no"})
         # Starlette counts an empty body; a stream has no length.
-        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
 
     @abstractmethod
     async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
-        """Say everything; `gone` is done when nobody looks any more."""
+        """Send all events; `gone` is done when the page is closed."""
 
     @abstractmethod
     def leave(self) -> None:
-        """It is over, however it ended."""
+        """Clean up, however the stream ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what comes."""
@@ -51,7 +51,7 @@ class Events(Response):
             async with asyncio.timeout(SEND_S_MAX):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
 
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
@@ -66,6 +66,6 @@ class Events(Response):
             await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

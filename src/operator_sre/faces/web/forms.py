@@ -39,7 +39,7 @@ class Form:
 
     def choice(self, name: str, known: Iterable[str], *, default: str | None = None) -> str:
         """One of these words; needed where there is no default."""
-        words = [str(one) for one in known]
+        words = [str(word) for word in known]
         value = self.fields.get(name, "")
         if not value and default is not None:
             return default

@@ -1,4 +1,4 @@
-"""The history of commands: every one that ran or was refused, found again by any words."""
+"""The history page: every command that ran or was refused, with a search."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from operator_sre.app.history import (
     statistics,
     wanted,
 )
-from operator_sre.faces.web.answering import home_of, page, part
-from operator_sre.faces.web.doors import router_of, shows
 from operator_sre.faces.web.downloads import download
-from operator_sre.faces.web.paging import SEQ_MAX, address, pages_of
+from operator_sre.faces.web.pages import SEQ_MAX, address, pages_of
+from operator_sre.faces.web.responses import home_of, page, part
+from operator_sre.faces.web.routes import router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -47,7 +47,7 @@ Number = Annotated[str, Query(pattern=r"^\d{0,18}$")]
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What somebody looks for; the same words make the address of the next page."""
+    """The filters of the page; they also make the address of the next page."""
 
     q: str = ""
     target: str = ""
@@ -81,9 +81,9 @@ async def history(
     before: Number = "",
 ) -> Response:
     """Commands, the newest first."""
-    asked = _Asked(q, target, level, outcome, since, ticket, before)
-    found = await _found(home_of(request), asked)
-    return await page(request, "history.html", lambda _: _facts(asked, found), title="History")
+    filters = _Asked(q, target, level, outcome, since, ticket, before)
+    found = await _find(home_of(request), filters)
+    return await page(request, "history.html", lambda _: _facts(filters, found), title="History")
 
 
 @shows(router, "/parts/history")
@@ -102,7 +102,7 @@ async def figures(request: Request, since: Word = "") -> Response:
 
 @shows(router, f"{PLACE}/{{seq}}")
 async def command(request: Request, seq: Seq) -> Response:
-    """One command: who wanted it, who let it, what it said."""
+    """One command: its agent, its approver and its output."""
     return await page(
         request, "history_command.html", lambda home: _command(home, seq), title=f"Command {seq}"
     )
@@ -110,30 +110,30 @@ async def command(request: Request, seq: Seq) -> Response:
 
 @shows(router, f"{PLACE}/{{seq}}/output")
 async def output(request: Request, seq: Seq) -> Response:
-    """All that it said, without secrets, as a file."""
+    """Its whole output, without secrets, as a file."""
     text = await asyncio.to_thread(_output, home_of(request), seq)
     return download(text, f"command-{seq}.txt", "text/plain; charset=utf-8")
 
 
-async def _found(home: App, asked: _Asked) -> FoundCommands:
-    before = int(asked.before) if asked.before else None
-    where = asked.where(home)
-    if asked.q.strip():
-        return await search_commands(home, asked.q, where, limit=COMMANDS_MAX + 1, before=before)
+async def _find(home: App, filters: _Asked) -> FoundCommands:
+    before = int(filters.before) if filters.before else None
+    where = filters.where(home)
+    if filters.q.strip():
+        return await search_commands(home, filters.q, where, limit=COMMANDS_MAX + 1, before=before)
     return await asyncio.to_thread(
         list_commands, home, where, limit=COMMANDS_MAX + 1, before=before
     )
 
 
-def _facts(asked: _Asked, found: FoundCommands) -> Mapping[str, Any]:
-    shown, older = pages_of(PLACE, asked, found.commands, COMMANDS_MAX)
+def _facts(filters: _Asked, found: FoundCommands) -> Mapping[str, Any]:
+    shown, older = pages_of(PLACE, filters, found.commands, COMMANDS_MAX)
     return {
-        "asked": asked,
+        "filters": filters,
         "commands": shown,
         "older": older,
         "behind": found.behind,
-        # Whoever looks for nothing in particular sees what comes.
-        "live": asked == _Asked(),
+        # Without a filter, new commands appear as they run.
+        "live": filters == _Asked(),
         "levels": list(Level),
         "outcomes": OUTCOMES,
         "periods": PERIODS,

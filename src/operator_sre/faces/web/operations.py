@@ -9,9 +9,9 @@ import msgspec
 from fastapi import Request, Response
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.web.answering import home_of, page
-from operator_sre.faces.web.doors import router_of, shows
-from operator_sre.faces.web.paging import address
+from operator_sre.faces.web.pages import address
+from operator_sre.faces.web.responses import home_of, page
+from operator_sre.faces.web.routes import router_of, shows
 from operator_sre.operations import all_operations
 from operator_sre.operations.operation import Table
 
@@ -30,18 +30,18 @@ router = router_of()
 def _add_page(operation: Operation, path: str, title: str) -> None:
     @shows(router, path, role=operation.role)
     async def serve(request: Request) -> Response:
-        asked = {name: value for name, value in request.query_params.items() if value}
-        facts = await _facts(home_of(request), operation, path, asked)
+        filters = {name: value for name, value in request.query_params.items() if value}
+        facts = await _facts(home_of(request), operation, path, filters)
         return await page(request, "operation.html", lambda _: facts, title=title)
 
 
 async def _facts(
-    home: App, operation: Operation, path: str, asked: Mapping[str, str]
+    home: App, operation: Operation, path: str, filters: Mapping[str, str]
 ) -> Mapping[str, Any]:
     """What the page shows: the filters, the tables, and where older rows are."""
     paging, most = operation.page, {"limit": ROWS_MAX + 1} if operation.page else {}
     try:
-        request = msgspec.convert({**asked, **most}, operation.request, strict=False)
+        request = msgspec.convert({**filters, **most}, operation.request, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"Invalid filter: {error}.", next_step="Remove it.") from None
     found = operation.perform(home, request)
@@ -52,15 +52,17 @@ async def _facts(
         rows = getattr(document, name)
         if len(rows) > ROWS_MAX:
             place = getattr(rows[ROWS_MAX - 1], paging.key)
-            older = address(path, {**asked, paging.place: place})
+            older = address(path, {**filters, paging.place: place})
             document = type(document)(**{name: rows[:ROWS_MAX]})
     hidden = ("limit", paging.place) if paging else ()
     view = operation.view(document, home.clock.now())
     return {
         "summary": operation.summary,
         "path": path,
-        "filters": [one for one in operation.parameters if one.name not in hidden],
-        "asked": asked,
+        "filters": [
+            parameter for parameter in operation.parameters if parameter.name not in hidden
+        ],
+        "values": filters,
         "tables": [part for part in view if isinstance(part, Table)],
         "older": older,
     }

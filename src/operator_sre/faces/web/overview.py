@@ -14,10 +14,10 @@ from operator_sre.app.approvals import page_of_approvals
 from operator_sre.app.health import live_tickets, recent_events, show_health, sparks_of
 from operator_sre.app.restraints import show_modes, switch_state
 from operator_sre.app.workers import list_workers
-from operator_sre.faces.web.answering import page, part
 from operator_sre.faces.web.assets import assets
-from operator_sre.faces.web.doors import router_of, shows
-from operator_sre.faces.web.rendering import templates
+from operator_sre.faces.web.renderer import templates
+from operator_sre.faces.web.responses import page, part
+from operator_sre.faces.web.routes import router_of, shows
 from operator_sre.faces.web.sparks import spark
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def tickets(request: Request) -> Response:
 
 @shows(router, "/parts/overview/approvals")
 async def approvals(request: Request) -> Response:
-    """What waits for an answer."""
+    """The pending approvals."""
     return await part(request, "parts/overview_approvals.html", _approvals)
 
 
@@ -66,32 +66,32 @@ async def agents(request: Request) -> Response:
 
 @shows(router, "/parts/overview/changes")
 async def changes(request: Request) -> Response:
-    """What happened lately."""
+    """The recent changes."""
     return await part(request, "parts/overview_changes.html", _changes)
 
 
 def warm(home: App) -> None:
-    """Load what the first page needs, so that whoever comes first does not wait for it."""
+    """Load what the first page needs, so that the first visitor does not wait for it."""
     for name in templates().list_templates():
         templates().get_template(name)
     assets()
-    with suppress(OperatorError):  # whoever asks for the page is told
+    with suppress(OperatorError):  # the page itself will report it
         _everything(home)
 
 
 def _everything(home: App) -> Mapping[str, Any]:
-    asked = (_health, _tickets, _approvals, _agents, _changes)
-    return {name: value for ask in asked for name, value in ask(home).items()}
+    readers = (_health, _tickets, _approvals, _agents, _changes)
+    return {name: value for ask in readers for name, value in ask(home).items()}
 
 
 def _health(home: App) -> Mapping[str, Any]:
     view = show_health(home)
     shown = view.subjects[:SUBJECTS_MAX]
     sparks = {
-        one.subject: {
-            it.target: spark(it.reading, it.values) for it in sparks_of(home, one.subject)
+        subject.subject: {
+            it.target: spark(it.reading, it.values) for it in sparks_of(home, subject.subject)
         }
-        for one in shown
+        for subject in shown
     }
     return {"view": view, "shown": shown, "sparks": sparks, "targets_max": TARGETS_MAX}
 

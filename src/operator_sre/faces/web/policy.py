@@ -17,10 +17,10 @@ from operator_sre.app import confirmations
 from operator_sre.app.policy import explain_policy, rule_fields, shown_policy
 from operator_sre.app.tokens import role_in_force
 from operator_sre.codec import to_json
-from operator_sre.faces.web.answering import done, home_of, page, part, session_of
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import form_of
-from operator_sre.faces.web.rendering import guarded, rendered
+from operator_sre.faces.web.renderer import guard, render
+from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -40,9 +40,9 @@ Number = Annotated[str, Query(pattern=r"^\d{0,6}$")]
 
 @shows(router, PLACE)
 async def policy(request: Request, q: Text = "", level: Text = "", at: Number = "") -> Response:
-    """Rules in their order, and the changes that somebody asked for."""
-    asked = {"q": q, "level": level, "at": int(at or 0)}
-    return await page(request, "policy.html", lambda home: _facts(home, asked), title="Policy")
+    """Rules in their order, and the requested changes."""
+    filters = {"q": q, "level": level, "at": int(at or 0)}
+    return await page(request, "policy.html", lambda home: _facts(home, filters), title="Policy")
 
 
 @shows(router, "/parts/confirmations")
@@ -54,16 +54,16 @@ async def waiting(request: Request) -> Response:
 @does(router, f"{PLACE}/explain", role=Role.VIEWER, once=False)
 async def explain(request: Request) -> Response:
     """What the policy says of a command or a rule; nothing is run."""
-    what = (await form_of(request)).text("what", most=COMMAND_MAX)
+    query = (await form_of(request)).text("what", most=COMMAND_MAX)
     home = home_of(request)
-    facts = await asyncio.to_thread(_explained, home, what)
-    text = rendered("parts/policy_explained.html", facts)
-    return HTMLResponse(guarded(text, session_of(request)))
+    facts = await asyncio.to_thread(_explain, home, query)
+    text = render("parts/policy_explained.html", facts)
+    return HTMLResponse(guard(text, session_of(request)))
 
 
 @shows(router, f"{ASKED}/{{confirmation}}")
 async def asked_for(request: Request, confirmation: Id) -> Response:
-    """One change: what a yes does, in full."""
+    """One change: what approving does, in full."""
     return await page(
         request,
         "confirmation.html",
@@ -82,7 +82,7 @@ async def asked_now(request: Request, confirmation: Id) -> Response:
 
 @does(router, f"{ASKED}/{{confirmation}}/approve", role=Role.APPROVER)
 async def confirm(request: Request, confirmation: Id) -> Response:
-    """Say yes to exactly what was shown, and make the change."""
+    """Approve exactly the change that was shown, and make it."""
     home, form = home_of(request), await form_of(request)
     decided = await confirmations.approve(
         home,
@@ -94,16 +94,16 @@ async def confirm(request: Request, confirmation: Id) -> Response:
     failed = decided.outcome if not decided.applied else ""
     made = "the change is applied" if decided.applied else "the requester can continue"
     words = f"Confirmed: {failed or made}."
-    return done(request, words, to=f"{ASKED}/{confirmation}", bad=bool(failed))
+    return redirect(request, words, to=f"{ASKED}/{confirmation}", bad=bool(failed))
 
 
 @does(router, f"{ASKED}/{{confirmation}}/decline", role=Role.APPROVER)
 async def decline(request: Request, confirmation: Id) -> Response:
-    """Say no; nobody can say yes to it any more."""
+    """Decline; it cannot be approved any more."""
     home, form = home_of(request), await form_of(request)
     reason = form.text("reason", needed=True)
     await confirmations.decline(home, confirmation, reason=reason, role=_role(request, home).value)
-    return done(request, "Declined. Nothing was changed.", to=f"{ASKED}/{confirmation}")
+    return redirect(request, "Declined. Nothing was changed.", to=f"{ASKED}/{confirmation}")
 
 
 def _role(request: Request, home: App) -> Role:
@@ -111,18 +111,18 @@ def _role(request: Request, home: App) -> Role:
     return role_in_force(home, session_of(request).token)
 
 
-def _facts(home: App, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    file, digest, said = shown_policy(home.config)
-    word, level = asked["q"].lower(), asked["level"]
+def _facts(home: App, filters: Mapping[str, Any]) -> Mapping[str, Any]:
+    file, digest, book = shown_policy(home.config)
+    word, level = filters["q"].lower(), filters["level"]
     rules = [
         rule
-        for rule in said["rules"]
+        for rule in book["rules"]
         if (not level or rule["level"] == level) and (not word or word in json.dumps(rule).lower())
     ]
-    first = asked["at"] if asked["at"] < len(rules) else 0
+    first = filters["at"] if filters["at"] < len(rules) else 0
     return {
         **_waiting(home),
-        "asked": asked,
+        "filters": filters,
         "file": file,
         "digest": digest,
         "rules": rules[first : first + RULES_MAX],
@@ -137,13 +137,13 @@ def _waiting(home: App) -> Mapping[str, Any]:
     return {"waiting": found}
 
 
-def _explained(home: App, what: str) -> Mapping[str, Any]:
-    if not what.strip():
+def _explain(home: App, query: str) -> Mapping[str, Any]:
+    if not query.strip():
         return {"what": "", "explained": None, "rule": None, "parts": ()}
-    explained = explain_policy(home.config, what)
+    explained = explain_policy(home.config, query)
     rule = rule_fields(explained.rule) if explained.rule is not None else None
-    parts = [(name, [rule_fields(one) for one in rules]) for name, rules in explained.parts]
-    return {"what": what, "explained": explained, "rule": rule, "parts": parts}
+    parts = [(name, [rule_fields(rule) for rule in rules]) for name, rules in explained.parts]
+    return {"what": query, "explained": explained, "rule": rule, "parts": parts}
 
 
 def _confirmation(home: App, confirmation: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The kill switch, on a page of its own, so that nobody turns it by accident."""
+"""The kill switch, on a page of its own, so that no one turns it by accident."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
 from operator_sre.app.confirmations import cross
 from operator_sre.app.restraints import Stopped, switch_asked, switch_on, switch_state
-from operator_sre.faces.web.answering import done, home_of, page
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.responses import home_of, page, redirect
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -40,28 +40,28 @@ async def engage(request: Request) -> Response:
     if form.text("word", most=16).lower() != WORD:
         raise UsageError("Nothing was stopped.", next_step=f"Type {WORD!r} to confirm.")
     stopped = await switch_on(home_of(request), reason=reason)
-    return done(request, _told(stopped), to=PLACE)
+    return redirect(request, _describe(stopped), to=PLACE)
 
 
 @does(router, f"{PLACE}/release", role=Role.ADMIN)
 async def release(request: Request) -> Response:
-    """Let permits be given again; where nobody may confirm their own, another has to."""
+    """Turn the kill switch off; another person may have to confirm it."""
     home, form = home_of(request), await form_of(request)
-    asked = switch_asked(home, reason=form.text("reason", needed=True))
-    if asked is None:
-        return done(request, "The kill switch was already off.", to=PLACE)
-    confirmation = await cross(home, asked, sure=True)
+    change = switch_asked(home, reason=form.text("reason", needed=True))
+    if change is None:
+        return redirect(request, "The kill switch was already off.", to=PLACE)
+    confirmation = await cross(home, change, sure=True)
     if switch_state(home).on:
         text = f"The kill switch is still on. Another person must confirm {confirmation.id}."
-        return done(request, text, to=PLACE, bad=True)
-    return done(request, "The kill switch is off. Agents act as their mode allows.", to=PLACE)
+        return redirect(request, text, to=PLACE, bad=True)
+    return redirect(request, "The kill switch is off. Agents act as their mode allows.", to=PLACE)
 
 
 def _facts(home: App) -> Mapping[str, Any]:
     return {"switch": switch_state(home), "word": WORD}
 
 
-def _told(stopped: Stopped) -> str:
+def _describe(stopped: Stopped) -> str:
     ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
     partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
     return (

@@ -51,7 +51,7 @@ class Toast:
 class Session:
     """One browser that is signed in. `token` and `role` are as they were when last asked.
 
-    `id` is a hash of its cookie, and so it lets nobody in.
+    `id` is a hash of its cookie, and so it gives no access.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Session:
         return hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     def seal(self) -> str:
-        """What makes a form good for one deed."""
+        """A nonce with a signature, which lets a form be sent once."""
         nonce = secrets.token_urlsafe(12)
         return f"{nonce}.{self._sign(nonce)}"
 
@@ -96,10 +96,10 @@ class Session:
         """Tell it on the next page."""
         self.toasts = [*self.toasts, Toast(text, bad)][-TOASTS_MAX:]
 
-    def said(self) -> list[Toast]:
-        """What is to be told now, once."""
-        told, self.toasts = self.toasts, []
-        return told
+    def take_toasts(self) -> list[Toast]:
+        """The messages to show now; each is shown once."""
+        toasts, self.toasts = self.toasts, []
+        return toasts
 
     def _sign(self, nonce: str) -> str:
         return hmac.new(self._key, nonce.encode(), hashlib.sha256).hexdigest()[:32]
@@ -107,9 +107,9 @@ class Session:
 
 @dataclass(slots=True)
 class Sessions:
-    """All of them, in memory: whoever starts the console anew signs in anew.
+    """All sessions, in memory: after a restart of the console users sign in again.
 
-    They are found by a hash, so that looking one up tells nothing about those there are.
+    They are found by a hash, so that the time of a lookup reveals nothing.
     """
 
     home: App
@@ -120,10 +120,10 @@ class Sessions:
         return len(self._known)
 
     def begin(self, token: Token, source: str) -> tuple[Session, str]:
-        """A new one, never one that was there before, and the secret of its cookie."""
+        """A new session, never a reused one, and the secret of its cookie."""
         now, secret = self.now(), secrets.token_urlsafe(32)
         self._sweep(now)
-        mine = [name for name, one in self._known.items() if one.token.id == token.id]
+        mine = [name for name, session in self._known.items() if session.token.id == token.id]
         for name in mine[: max(0, len(mine) - OF_TOKEN_MAX + 1)]:
             del self._known[name]
         while len(self._known) >= SESSIONS_MAX:
@@ -137,7 +137,7 @@ class Sessions:
     def of(self, secret: str, *, touch: bool = True) -> Session | None:
         """The session of a cookie, as long as it and its token count.
 
-        What a page does by itself must not `touch` it: nobody sits in front of that.
+        Requests that a page sends by itself must not `touch` it: they prove no user.
         """
         session = self._known.get(_name(secret)) if secret else None
         if session is None:
@@ -154,7 +154,7 @@ class Sessions:
     def renew(self, session: Session) -> bool:
         """Ask for its token and role as they are at this moment; False when it does not count."""
         now = self.home.clock.now()
-        token = next((one for one in find(self.home) if one.id == session.token.id), None)
+        token = next((known for known in find(self.home) if known.id == session.token.id), None)
         if token is None or token.refusal(now, Audience.WEB):
             return False
         session.token, session.role = token, role_in_force(self.home, token)
@@ -162,7 +162,7 @@ class Sessions:
         return True
 
     def end(self, session: Session) -> None:
-        """It lets nobody in any more."""
+        """Forget the session."""
         self._known.pop(session.id, None)
 
     def lives(self, session: Session) -> bool:
@@ -175,7 +175,7 @@ class Sessions:
         return now - session.asked_s < ASK_AGAIN_S or self.renew(session)
 
     def _sweep(self, now: float) -> None:
-        for name in [name for name, one in self._known.items() if _is_over(one, now)]:
+        for name in [name for name, session in self._known.items() if _is_over(session, now)]:
             del self._known[name]
 
 

@@ -1,4 +1,4 @@
-"""Settings: who is let in, who is told, which minds there are, and secrets by their names."""
+"""The settings page: tokens, notification channels, models, and secrets by their names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from operator_sre.app.models import list_models, try_model
 from operator_sre.app.notices import notify_status, send_test
 from operator_sre.app.secrets import list_secrets
 from operator_sre.app.tokens import find
-from operator_sre.faces.web.answering import done, home_of, page
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.responses import home_of, page, redirect
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -35,11 +35,11 @@ async def settings(request: Request) -> Response:
 
 @does(router, f"{PLACE}/notify", role=Role.APPROVER)
 async def notify(request: Request) -> Response:
-    """A test message to everybody who is to be told."""
+    """Send a test message to every channel."""
     tried = await send_test(home_of(request))
-    failed = [f"{one.name}: {one.problem}" for one in tried if one.problem]
+    failed = [f"{result.name}: {result.problem}" for result in tried if result.problem]
     words = f"Not sent to every channel: {'; '.join(failed)}" if failed else "Test message sent."
-    return done(request, words, to=PLACE, bad=bool(failed))
+    return redirect(request, words, to=PLACE, bad=bool(failed))
 
 
 @does(router, f"{PLACE}/model", role=Role.ADMIN)
@@ -48,16 +48,16 @@ async def model(request: Request) -> Response:
     form = await form_of(request)
     tried = await try_model(home_of(request), form.text("model", needed=True, most=200))
     if tried.problem:
-        return done(request, f"{tried.name}: {tried.problem}", to=PLACE, bad=True)
+        return redirect(request, f"{tried.name}: {tried.problem}", to=PLACE, bad=True)
     words = f"{tried.name} answered in {tried.seconds:.1f} s, for {tried.spent.usd:.4f} USD."
-    return done(request, words, to=PLACE)
+    return redirect(request, words, to=PLACE)
 
 
 def _facts(home: App) -> Mapping[str, Any]:
     return {
         "tokens": find(home)[:TOKENS_MAX],
         "now": home.clock.now(),
-        **_told(home),
+        **_channels(home),
         "models": list_models(home),
         "secrets": list_secrets(home),
         "home_folder": str(home.config.home),
@@ -65,8 +65,8 @@ def _facts(home: App) -> Mapping[str, Any]:
     }
 
 
-def _told(home: App) -> Mapping[str, Any]:
-    """Who is told; a file of addresses that cannot be read is a sentence, not the end of a page."""
+def _channels(home: App) -> Mapping[str, Any]:
+    """The notification channels; an unreadable file of addresses becomes a sentence."""
     try:
         return {"channels": notify_status(home), "channels_problem": ""}
     except OperatorError as error:

@@ -16,15 +16,17 @@ WIDTH, HEIGHT, MARGIN = 120.0, 28.0, 3.0
 
 def spark(name: str, values: Sequence[float | None]) -> Markup:
     """The picture of a reading; a shade where nothing was seen."""
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     if known:
-        told = f"{name}: {figure(known[-1])}, between {figure(min(known))} and {figure(max(known))}"
+        label = (
+            f"{name}: {figure(known[-1])}, between {figure(min(known))} and {figure(max(known))}"
+        )
     else:
-        told = f"{name}: nothing was seen" if name else "nothing was seen"
+        label = f"{name}: nothing was seen" if name else "nothing was seen"
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
         ' aria-label="{}"><title>{}</title>{}</svg>'
-    ).format(int(WIDTH), int(HEIGHT), visible(told), visible(told), _body(values, known))
+    ).format(int(WIDTH), int(HEIGHT), visible(label), visible(label), _body(values, known))
 
 
 def _body(values: Sequence[float | None], known: Sequence[float]) -> Markup:
@@ -41,7 +43,7 @@ def _body(values: Sequence[float | None], known: Sequence[float]) -> Markup:
 
 def _pieces(values: Sequence[float | None], step: float, y: object) -> Iterator[Markup]:
     assert callable(y)
-    for seen, group in groupby(enumerate(values), key=lambda one: one[1] is not None):
+    for seen, group in groupby(enumerate(values), key=lambda item: item[1] is not None):
         piece = list(group)
         first, last = piece[0][0] * step, piece[-1][0] * step
         if not seen:

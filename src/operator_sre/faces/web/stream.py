@@ -1,7 +1,7 @@
-"""The stream: one follower of the ledger tells everybody who looks, and nobody waits for another.
+"""The event stream: one follower of the ledger serves all viewers, independently of each other.
 
-Each event says which entry came and which parts of pages it concerns; a page asks for those anew.
-Whoever comes back names the last entry that they saw, and hears of every one behind it.
+Each event names an entry and the parts of pages that it concerns; a page loads these parts again. A
+client that reconnects names the last entry that it saw, and gets every later one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fastapi import Request, Response
 from operator_protocols.domain.entry import Entry
 from operator_protocols.errors import OperatorError
 from operator_sre.app.audit import behind, tail
-from operator_sre.faces.api.doors import ask
-from operator_sre.faces.web.answering import hub_of, session_of
-from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.api.routes import ask
 from operator_sre.faces.web.events import BEAT, STREAM_S_MAX, Events, Say
+from operator_sre.faces.web.responses import hub_of, session_of
+from operator_sre.faces.web.routes import router_of, shows
 from operator_sre.faces.web.topics import note_of, topics_of
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Hub", "Viewer", "event_of", "router"]
 
 POLL_S = 0.04
-# Nobody listens: whoever asks for a page looks anew.
+# Without viewers: each page reads the ledger itself.
 IDLE_POLL_S = 0.5
 PAGE = 500
-# What is kept for those who come back soon; who comes later than that looks at everything anew.
+# Entries kept for clients that reconnect soon; a later client loads the whole page again.
 RECENT_MAX = 2000
 QUEUE_MAX = 256
 VIEWERS_MAX = 256
@@ -48,14 +48,14 @@ log = logging.getLogger(__name__)
 
 def event_of(entry: Entry) -> bytes:
     """One entry as it is sent: what it is and whom it concerns, not what it holds."""
-    told = {
+    event = {
         "seq": entry.seq,
         "kind": entry.kind.value,
         "ticket": entry.ticket,
         "topics": topics_of(entry),
         **note_of(entry),
     }
-    return b"id: %d\ndata: %s\n\n" % (entry.seq, json.dumps(told).encode())
+    return b"id: %d\ndata: %s\n\n" % (entry.seq, json.dumps(event).encode())
 
 
 @dataclass(eq=False, slots=True)
@@ -109,7 +109,7 @@ class Hub:
                     if len(found) < PAGE:
                         break
             except OperatorError as error:
-                # Those who listen hear the heartbeat, and what is missing comes later.
+                # Viewers get the heartbeat, and the missing entries later.
                 log.warning("cannot follow the ledger: %s", error)
 
     async def _ask(self) -> Sequence[Entry]:
@@ -130,10 +130,10 @@ class Hub:
 
     def _since(self, after: int) -> list[tuple[int, bytes]]:
         found = []
-        for one in reversed(self._recent):
-            if one[0] <= after:
+        for row in reversed(self._recent):
+            if row[0] <= after:
                 break
-            found.append(one)
+            found.append(row)
         return found[::-1]
 
     def _give(self, viewer: Viewer, data: bytes) -> None:
@@ -146,7 +146,7 @@ class Hub:
 
     def join(self, session: Session, after: int | None) -> Viewer | None:
         """One more looks, behind this entry or from now on; None when there are too many."""
-        mine = sum(one.session is session for one in self._viewers)
+        mine = sum(viewer.session is session for viewer in self._viewers)
         if mine >= VIEWERS_OF_SESSION_MAX or len(self._viewers) >= VIEWERS_MAX:
             return None
         viewer = Viewer(session, self.head)
@@ -155,9 +155,9 @@ class Hub:
             if after + 1 >= oldest:
                 viewer.queue.put_nowait(b"".join(data for _, data in self._since(after)))
             else:
-                # Longer away than anybody remembers: everything on the page is asked for anew.
-                told = json.dumps({"seq": self.head, "kind": "anew", "topics": ["*"]})
-                viewer.queue.put_nowait(b"id: %d\ndata: %s\n\n" % (self.head, told.encode()))
+                # The client was away for too long: it loads the whole page again.
+                event = json.dumps({"seq": self.head, "kind": "anew", "topics": ["*"]})
+                viewer.queue.put_nowait(b"id: %d\ndata: %s\n\n" % (self.head, event.encode()))
         self._viewers.add(viewer)
         return viewer
 
@@ -182,7 +182,7 @@ class _Stream(Events):
         self._hub, self._viewer = hub, viewer
 
     def leave(self) -> None:
-        """Nobody waits for it."""
+        """Remove the viewer."""
         self._hub.leave(self._viewer)
 
     async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
@@ -219,5 +219,5 @@ async def stream(request: Request) -> Response:
 
 
 def _after(request: Request) -> int | None:
-    told = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else None
+    last = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
+    return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None

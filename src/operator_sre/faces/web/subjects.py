@@ -1,4 +1,4 @@
-"""Subjects: how each is, what must hold of it, how that was lately, and what is kept quiet."""
+"""Subjects: health, invariants, recent readings, and silences."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from operator_sre.app.subjects import (
     subject_history,
 )
 from operator_sre.drawing import Chart, Point, Tick, charts
-from operator_sre.faces.web.answering import done, home_of, page, part
 from operator_sre.faces.web.bars import bar
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.responses import home_of, page, part, redirect
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -96,23 +96,25 @@ async def add(request: Request) -> Response:
         for_=form.text("for", needed=True),
         reason=form.text("reason", needed=True),
     )
-    return done(
+    return redirect(
         request, f"Silence {silence.id} added until {silence.until:%Y-%m-%d %H:%M} UTC.", to=PLACE
     )
 
 
 @does(router, "/silences/end", role=Role.APPROVER)
 async def end(request: Request) -> Response:
-    """What is still broken opens its ticket at the next look."""
+    """End a silence; a target that is still broken opens a ticket at the next check."""
     form = await form_of(request)
     silence = await end_silence(
         home_of(request), form.text("silence", needed=True), reason=form.text("reason")
     )
-    return done(request, f"Silence {silence.id} ended.", to=PLACE)
+    return redirect(request, f"Silence {silence.id} ended.", to=PLACE)
 
 
 def _everything(home: App) -> Mapping[str, Any]:
-    windows = [(one.name, window) for one in home.config.subjects for window in one.windows]
+    windows = [
+        (subject.name, window) for subject in home.config.subjects for window in subject.windows
+    ]
     return {**_rows(home), **_silences(home), "windows": windows}
 
 
@@ -125,7 +127,9 @@ def _silences(home: App) -> Mapping[str, Any]:
 
 
 def _health(home: App, name: str) -> Mapping[str, Any]:
-    shown = next((one for one in show_health(home).subjects if one.subject == name), None)
+    shown = next(
+        (subject for subject in show_health(home).subjects if subject.subject == name), None
+    )
     return {"health": shown}
 
 
@@ -134,19 +138,19 @@ def _subject(home: App, name: str, since: str, target: str, reading: str) -> Map
     replayed = replay_history(home, name, target=target, since=since)
     history = subject_history(home, name, target=target, reading=reading, since=since)
     ends = (replayed.since, replayed.until)
-    looked = [point.at for one in history.series for point in one.points]
+    looked = [point.at for series in history.series for point in series.points]
     seen = (min(looked), max(looked)) if looked else None
     bars = {
-        one.name: bar(
-            one.name,
-            [(it.since, it.until) for it in replayed.spells if it.invariant == one.name],
+        invariant.name: bar(
+            invariant.name,
+            [(it.since, it.until) for it in replayed.spells if it.invariant == invariant.name],
             ends,
             seen,
         )
-        for one in view.invariants
+        for invariant in view.invariants
     }
-    spells = sorted(replayed.spells, key=lambda one: one.since, reverse=True)[:SPELLS_MAX]
-    moved = [one for one in history.series if _moves(one)]
+    spells = sorted(replayed.spells, key=lambda spell: spell.since, reverse=True)[:SPELLS_MAX]
+    moved = [series for series in history.series if _moves(series)]
     return {
         **_health(home, name),
         "subject": view,
@@ -165,7 +169,7 @@ def _subject(home: App, name: str, since: str, target: str, reading: str) -> Map
 
 def _moves(series: Series) -> bool:
     """Whether there is anything to see in a picture of it."""
-    values = {one.value for one in series.points if isinstance(one.value, int | float)}
+    values = {point.value for point in series.points if isinstance(point.value, int | float)}
     return len(values) > 1
 
 
@@ -174,7 +178,7 @@ def _pictures(some: Sequence[Series], ends: tuple[datetime, datetime]) -> Markup
         return Markup("")
     begin = ends[0]
     drawn = charts(
-        [_chart(one, begin) for one in some],
+        [_chart(series, begin) for series in some],
         [],
         spans=(0.0, max(1.0, (ends[1] - begin).total_seconds())),
         broken=None,
@@ -186,13 +190,13 @@ def _pictures(some: Sequence[Series], ends: tuple[datetime, datetime]) -> Markup
 
 def _chart(series: Series, begin: datetime) -> Chart:
     points = [
-        Point((one.at - begin).total_seconds(), one.value, one.problem)
-        for one in _thinned(series.points)
+        Point((point.at - begin).total_seconds(), point.value, point.problem)
+        for point in _thin(series.points)
     ]
     return Chart(f"{series.target}: {series.reading}", tuple(points))
 
 
-def _thinned(points: Sequence[Seen]) -> Sequence[Seen]:
+def _thin(points: Sequence[Seen]) -> Sequence[Seen]:
     """Few enough for a picture; the first and the last stay."""
     if len(points) <= POINTS_MAX:
         return points

@@ -16,10 +16,10 @@ from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.commands import Jobs, Wanted, foresee_command
 from operator_sre.app.outlook import facts_of
 from operator_sre.app.subjects import list_subjects
-from operator_sre.faces.web.answering import done, home_of, page, part, session_of
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import Form, form_of
-from operator_sre.faces.web.rendering import guarded, rendered
+from operator_sre.faces.web.renderer import guard, render
+from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -30,55 +30,55 @@ PLACE = "/terminal"
 COMMAND_MAX = 16_000
 SECONDS_MAX = 600
 JOBS_SHOWN = 20
-# What a verdict says already, and what nobody reads while typing.
+# Facts that the verdict already shows, or that are of no use while typing.
 _LEFT_OUT = frozenset({"", "command", "verdict", "with", "who", "limits", "why", "expects"})
 router = router_of()
 
 
 @shows(router, PLACE)
 async def terminal(request: Request) -> Response:
-    """Where one types, and what was begun here."""
+    """The command form, and recent commands."""
     return await page(
         request, "terminal.html", lambda home: _facts(request, home), title="Terminal"
     )
 
 
 @shows(router, f"/parts{PLACE}")
-async def begun(request: Request) -> Response:
-    """What was begun from here, and how it goes."""
+async def list_jobs(request: Request) -> Response:
+    """The state of recent commands."""
     return await part(request, "parts/terminal_jobs.html", lambda _: _jobs(request))
 
 
 @does(router, f"{PLACE}/check", role=Role.VIEWER, once=False)
 async def check(request: Request) -> Response:
     """What would become of a command; nothing is run, and nothing is written."""
-    wanted = _wanted(await form_of(request))
+    wanted = _read_form(await form_of(request))
     facts = await asyncio.to_thread(_foreseen, home_of(request), wanted)
-    text = rendered("parts/terminal_verdict.html", facts)
-    return HTMLResponse(guarded(text, session_of(request)))
+    text = render("parts/terminal_verdict.html", facts)
+    return HTMLResponse(guard(text, session_of(request)))
 
 
 @does(router, f"{PLACE}/run", role=Role.APPROVER)
 async def run(request: Request) -> Response:
-    """Begin a command; whoever is asked about it answers where requests are answered."""
-    wanted = _wanted(await form_of(request))
+    """Start a command; an approver decides on the approvals page."""
+    wanted = _read_form(await form_of(request))
     _jobs_of(request).begin(wanted)
-    return done(request, "The command was submitted. Its output is shown below.", to=PLACE)
+    return redirect(request, "The command was submitted. Its output is shown below.", to=PLACE)
 
 
 @does(router, f"{PLACE}/{{job}}/cancel", role=Role.APPROVER)
 async def cancel(request: Request, job: Annotated[str, Path(max_length=40)]) -> Response:
-    """End a command, or take back the question about it."""
+    """Stop a command, or withdraw its request for approval."""
     admin = session_of(request).role.may(Role.ADMIN)
     _jobs_of(request).cancel(job, admin=admin)
-    return done(request, "The command is being cancelled.", to=PLACE)
+    return redirect(request, "The command is being cancelled.", to=PLACE)
 
 
 def _jobs_of(request: Request) -> Jobs:
     return cast("Jobs", request.app.state.jobs)
 
 
-def _wanted(form: Form) -> Wanted:
+def _read_form(form: Form) -> Wanted:
     cwd = form.text("cwd", most=1000) or "/"
     if not PurePosixPath(cwd).is_absolute():
         raise UsageError(f"{cwd!r} is not an absolute path.", next_step="Start it with a slash.")
@@ -94,7 +94,7 @@ def _wanted(form: Form) -> Wanted:
 
 
 def _facts(request: Request, home: App) -> Mapping[str, Any]:
-    names = [one.name for one in list_subjects(home)]
+    names = [subject.name for subject in list_subjects(home)]
     return {
         "subjects": names,
         "seconds_max": SECONDS_MAX,
@@ -113,7 +113,7 @@ def _nothing() -> Mapping[str, Any]:
 
 
 def _foreseen(home: App, wanted: Wanted) -> Mapping[str, Any]:
-    """While somebody types, what is half there is no error of theirs."""
+    """The outlook of a command while the user types; an unfinished command is not an error."""
     if not wanted.command.strip():
         return _nothing()
     try:

@@ -28,12 +28,12 @@ from operator_sre.app.ticket_page import FoldedFindings, Section, fold_findings,
 from operator_sre.app.tickets import end_of_ticket, list_tickets, move_ticket, resolve_ticket
 from operator_sre.codec import to_json
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.web.answering import done, home_of, page, part
 from operator_sre.faces.web.approvals import exact, waiting_for
-from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.downloads import download
 from operator_sre.faces.web.forms import form_of
-from operator_sre.faces.web.paging import SEQ_MAX, address
+from operator_sre.faces.web.pages import SEQ_MAX, address
+from operator_sre.faces.web.responses import home_of, page, part, redirect
+from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -238,15 +238,15 @@ async def tickets(
     after: After = 0,
 ) -> Response:
     """The ticket list, with its filter."""
-    asked = _Filter(state, subject, severity, assignee, q, after)
+    filters = _Filter(state, subject, severity, assignee, q, after)
 
     def facts(home: App) -> Mapping[str, Any]:
         return {
-            **_rows(home, asked),
+            **_rows(home, filters),
             "states": [LIVE, *TicketState, ANY],
             "severities": Severity,
             "subjects": sorted(home.subjects()),
-            "part": "" if after else address(f"/parts{PLACE}", asdict(asked)),
+            "part": "" if after else address(f"/parts{PLACE}", asdict(filters)),
         }
 
     return await page(request, "tickets.html", facts, title="Tickets")
@@ -262,8 +262,8 @@ async def rows(
     q: Word = "",
 ) -> Response:
     """The first page of the ticket list."""
-    asked = _Filter(state, subject, severity, assignee, q)
-    return await part(request, "parts/tickets_rows.html", lambda home: _rows(home, asked))
+    filters = _Filter(state, subject, severity, assignee, q)
+    return await part(request, "parts/tickets_rows.html", lambda home: _rows(home, filters))
 
 
 @shows(router, PLACE + "/{number}")
@@ -341,7 +341,7 @@ async def move(request: Request, number: Number) -> Response:
             text = f"Ticket {number} is {to}."
         case _:
             text = f"Ticket {number} is {ticket.state}."
-    return done(request, text, to=f"{PLACE}/{number}")
+    return redirect(request, text, to=f"{PLACE}/{number}")
 
 
 @does(router, PLACE + "/{number}/resolve", role=Role.APPROVER)
@@ -349,7 +349,7 @@ async def resolve(request: Request, number: Number) -> Response:
     """Check the subject now and resolve the ticket; refused while an invariant is broken."""
     form = await form_of(request)
     ticket = await resolve_ticket(home_of(request), number, reason=form.text("reason"))
-    return done(request, f"Ticket {number} is {ticket.state}.", to=f"{PLACE}/{number}")
+    return redirect(request, f"Ticket {number} is {ticket.state}.", to=f"{PLACE}/{number}")
 
 
 def _state_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
@@ -407,27 +407,29 @@ _PARTS: dict[Part, Callable[[App, Dossier], Mapping[str, Any]]] = {
 }
 
 
-def _rows(home: App, asked: _Filter) -> Mapping[str, Any]:
+def _rows(home: App, filters: _Filter) -> Mapping[str, Any]:
     found = list_tickets(
         home,
-        states=asked.states,
-        subject=asked.subject,
-        severity=asked.severity,
-        assignee=asked.assignee,
-        text=asked.q,
+        states=filters.states,
+        subject=filters.subject,
+        severity=filters.severity,
+        assignee=filters.assignee,
+        text=filters.q,
         limit=PAGE_MAX + 1,
-        after=asked.after,
+        after=filters.after,
     )
     shown = found[:PAGE_MAX]
     following = ""
     if len(found) > PAGE_MAX:
-        following = address(PLACE, {**asdict(asked), "after": shown[-1].id})
-    narrowed = bool(asked.subject or asked.severity or asked.assignee or asked.q or asked.after)
+        following = address(PLACE, {**asdict(filters), "after": shown[-1].id})
+    narrowed = bool(
+        filters.subject or filters.severity or filters.assignee or filters.q or filters.after
+    )
     return {
         "tickets": shown,
         "following": following,
-        "asked": asked,
-        "narrowed": narrowed or asked.state != LIVE,
+        "filters": filters,
+        "narrowed": narrowed or filters.state != LIVE,
         "now": home.clock.now(),
     }
 

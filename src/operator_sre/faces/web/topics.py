@@ -1,4 +1,4 @@
-"""Which parts of pages an entry concerns, and which entries people want to be told of. Pure."""
+"""Which parts of pages an entry concerns, and which entries become a notification. Pure."""
 
 from __future__ import annotations
 
@@ -41,16 +41,18 @@ def topics_of(entry: Entry) -> list[str]:
 
 
 def note_of(entry: Entry) -> dict[str, Any]:
-    """What a browser says of it to whoever looks elsewhere; empty for most."""
+    """The desktop notification of an entry; empty for most."""
     place = f"/tickets/{entry.ticket}" if entry.ticket is not None else "/"
     match entry.kind:
         case Kind.APPROVAL_REQUESTED:
-            asked = _held(entry, "approval")
-            return _note("Approval required", _wanted(asked), _place_of("/approvals", asked))
+            approval = _document(entry, "approval")
+            return _note(
+                "Approval required", _describe(approval), _place_of("/approvals", approval)
+            )
         case Kind.CONFIRMATION_REQUESTED:
-            asked = _held(entry, "confirmation")
-            text = visible(str(asked.get("rationale", ""))[:WORDS_MAX])
-            return _note("Confirmation required", text, _place_of("/confirmations", asked))
+            approval = _document(entry, "confirmation")
+            text = visible(str(approval.get("rationale", ""))[:WORDS_MAX])
+            return _note("Confirmation required", text, _place_of("/confirmations", approval))
         case Kind.TICKET_OPENED:
             return _note(f"Ticket {entry.ticket}", _text(entry, "summary"), place)
         case Kind.TICKET_ESCALATED:
@@ -61,20 +63,20 @@ def note_of(entry: Entry) -> dict[str, Any]:
             return {}
 
 
-def _held(entry: Entry, name: str) -> Mapping[str, Any]:
+def _document(entry: Entry, name: str) -> Mapping[str, Any]:
     """A document that an entry holds; empty where it was purged."""
     found = entry.payload.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
-def _place_of(place: str, asked: Mapping[str, Any]) -> str:
+def _place_of(place: str, document: Mapping[str, Any]) -> str:
     """Where it is answered."""
-    name = str(asked.get("id", ""))
+    name = str(document.get("id", ""))
     return f"{place}/{quote(name, safe='')}" if name else place
 
 
-def _wanted(approval: Mapping[str, Any]) -> str:
-    """What waits for an answer; in the ledger it is redacted already."""
+def _describe(approval: Mapping[str, Any]) -> str:
+    """The action to approve; it is redacted already."""
     action = approval.get("action")
     brief = brief_of(action) if isinstance(action, Mapping) else ""
     return visible(brief[:WORDS_MAX]) or "An action needs approval."

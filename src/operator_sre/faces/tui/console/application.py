@@ -15,7 +15,7 @@ from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import OperatorError, StoreError
 from operator_sre.clock import SystemClock
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console.approvals import ApprovalsPage
 from operator_sre.faces.tui.console.audit import AuditPage
 from operator_sre.faces.tui.console.frame import PAGES, Page, Standing
@@ -182,7 +182,7 @@ class Console(TextualApp[int]):
 
     def _show(self, standing: Standing) -> None:
         self.standing = standing
-        # No screen is open when a look finishes while the console closes.
+        # No screen is open when a read finishes while the console closes.
         for screen in self.screen_stack[-1:]:
             if isinstance(screen, Page):
                 screen.stand()

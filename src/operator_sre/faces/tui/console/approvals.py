@@ -83,9 +83,9 @@ class ApprovalsPage(Page):
             from operator_sre.app import confirmations
             from operator_sre.app.approvals import list_approvals, show_approval
 
-            asked = list_approvals(app, pending_only=True)[:WAITING_MAX]
+            approvals = list_approvals(app, pending_only=True)[:WAITING_MAX]
             found = confirmations.find(app, pending_only=True)[:WAITING_MAX]
-            return [show_approval(app, one.id) for one in asked], found
+            return [show_approval(app, approval.id) for approval in approvals], found
 
         self._approvals, self._confirmations = await self.console_app.read(read)
         self.query_one(Table).border_title = "Pending approval"
@@ -107,27 +107,27 @@ class ApprovalsPage(Page):
 
     def action_approve(self) -> None:
         """Ask before approving."""
-        if (view := self._chosen()) is not None:
+        if (view := self._read_choice()) is not None:
             self.app.push_screen(ApproveQuestion(view))
-        elif (one := self._confirming()) is not None:
-            self.app.push_screen(ConfirmQuestion(one, yes=True))
+        elif (change := self._read_change()) is not None:
+            self.app.push_screen(ConfirmQuestion(change, yes=True))
 
     def action_reject(self) -> None:
         """Ask before rejecting."""
-        if (view := self._chosen()) is not None:
+        if (view := self._read_choice()) is not None:
             self.app.push_screen(RejectQuestion(view))
-        elif (one := self._confirming()) is not None:
-            self.app.push_screen(ConfirmQuestion(one, yes=False))
+        elif (change := self._read_change()) is not None:
+            self.app.push_screen(ConfirmQuestion(change, yes=False))
 
     def action_withdraw(self) -> None:
         """Ask before withdrawing a request."""
-        if (view := self._chosen()) is not None:
+        if (view := self._read_choice()) is not None:
             self.app.push_screen(RejectQuestion(view, withdraws=True))
 
     def action_ticket(self) -> None:
         """Open the ticket of the request."""
-        view, one = self._chosen(), self._confirming()
-        number = view.approval.ticket if view else one.ticket if one else None
+        view, change = self._read_choice(), self._read_change()
+        number = view.approval.ticket if view else change.ticket if change else None
         if number is None:
             self.console_app.say("This request has no ticket.")
         else:
@@ -137,13 +137,13 @@ class ApprovalsPage(Page):
         """Open the standing rules."""
         self.app.push_screen(RulesPage())
 
-    def _chosen(self) -> ApprovalView | None:
+    def _read_choice(self) -> ApprovalView | None:
         key = self.query_one(Table).key
-        return next((one for one in self._approvals if one.approval.id == key), None)
+        return next((view for view in self._approvals if view.approval.id == key), None)
 
-    def _confirming(self) -> Confirmation | None:
+    def _read_change(self) -> Confirmation | None:
         key = self.query_one(Table).key
-        return next((one for one in self._confirmations if one.id == key), None)
+        return next((change for change in self._confirmations if change.id == key), None)
 
     def _list(self, now: datetime) -> None:
         requests: list[tuple[Approval | Confirmation, str]] = []
@@ -157,7 +157,7 @@ class ApprovalsPage(Page):
             if request.expires_at > now:
                 soon = (request.expires_at - now).total_seconds() < SOON_S
                 cells = (
-                    Cell(display.left(request.expires_at, now), "bold red" if soon else ""),
+                    Cell(display.time_left(request.expires_at, now), "bold red" if soon else ""),
                     Cell(request.risk, _RISKS.get(request.risk, "")),
                     Cell("-" if request.ticket is None else str(request.ticket)),
                     Cell(words),
@@ -168,10 +168,10 @@ class ApprovalsPage(Page):
     def _tell(self) -> None:
         panel, now = self.query_one(Panel), self.console_app.now()
         pairs: Sequence[tuple[str, str]] = ()
-        if (view := self._chosen()) is not None:
+        if (view := self._read_choice()) is not None:
             pairs = _approval_facts(view, now)
-        elif (change := self._confirming()) is not None:
-            left = display.left(change.expires_at, now)
+        elif (change := self._read_change()) is not None:
+            time_left = display.time_left(change.expires_at, now)
             pairs = (
                 ("change", change.boundary.value),
                 ("why", change.rationale),
@@ -180,7 +180,7 @@ class ApprovalsPage(Page):
                 ("requester", f"{change.requested_by.id} ({change.requested_by.type})"),
                 ("reaches", ", ".join(change.destinations)),
                 ("secrets", ", ".join(change.credentials)),
-                ("time left", f"{left}, until {change.expires_at:%H:%M:%S} UTC"),
+                ("time left", f"{time_left}, until {change.expires_at:%H:%M:%S} UTC"),
                 ("request", change.id),
             )
         panel.show(display.facts(pairs, panel.text_width))
@@ -196,10 +196,10 @@ def _approval_facts(view: ApprovalView, now: datetime) -> Sequence[tuple[str, st
     first = ("command", "in", "inside", "target", "verdict", "changes", "undo")
     rest = [(name, text) for name, text in known.items() if name and name not in first]
     names = f": {', '.join(request.approvers)}" if request.approvers else ""
-    left = display.left(request.expires_at, now)
+    time_left = display.time_left(request.expires_at, now)
     return (
         *((name, known.get(name, "")) for name in first),
-        ("time left", f"{left}, until {request.expires_at:%H:%M:%S} UTC"),
+        ("time left", f"{time_left}, until {request.expires_at:%H:%M:%S} UTC"),
         ("identity", view.outlook.identity),
         *rest,
         ("approved", f"{len(request.approvers)} of {request.needed} approvals{names}"),
@@ -355,14 +355,16 @@ class ConfirmQuestion(Question):
 
     async def do(self) -> bool:
         """Decide on the change that was shown."""
-        one, reason, yes = self._asked, self.reason, self._says_yes
+        change, reason, yes = self._asked, self.reason, self._says_yes
 
         async def answer(app: App) -> Confirmation:
             from operator_sre.app import confirmations
 
             if yes:
-                return await confirmations.approve(app, one.id, reason=reason, digest=one.digest)
-            return await confirmations.decline(app, one.id, reason=reason)
+                return await confirmations.approve(
+                    app, change.id, reason=reason, digest=change.digest
+                )
+            return await confirmations.decline(app, change.id, reason=reason)
 
         decided = await self.console_app.act(answer)
         if decided is not None:

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from operator_protocols.errors import OperatorError
 from operator_sre.codec import to_json
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
@@ -107,7 +107,7 @@ class AuditPage(Page):
 
     def on_table_moved(self, event: Table.Moved) -> None:
         """Show the entry under the cursor in full."""
-        panel, entry = self.query_one(Panel), self._chosen()
+        panel, entry = self.query_one(Panel), self._read_choice()
         if entry is None:
             panel.show(Text(""))
             return
@@ -136,7 +136,7 @@ class AuditPage(Page):
 
     def action_ticket(self) -> None:
         """Open the ticket of the entry."""
-        entry = self._chosen()
+        entry = self._read_choice()
         if entry is None or entry.ticket is None:
             self.console_app.say("This entry has no ticket.")
         else:
@@ -152,9 +152,9 @@ class AuditPage(Page):
         """Stop verifying."""
         self._stopping = True
 
-    def _chosen(self) -> Entry | None:
+    def _read_choice(self) -> Entry | None:
         key = self.query_one(Table).key
-        return next((one for one in self._entries if str(one.seq) == key), None)
+        return next((entry for entry in self._entries if str(entry.seq) == key), None)
 
     async def _verify(self) -> None:
         link = self.console_app.link

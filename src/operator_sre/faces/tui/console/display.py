@@ -13,7 +13,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_sre.app.story import hypotheses_of, lines_of
 from operator_sre.app.ticket_brief import TicketBrief
 from operator_sre.drawing import plural
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console.table import Cell
 
 __all__ = [
@@ -23,12 +23,12 @@ __all__ = [
     "diagnosis",
     "facts",
     "health",
-    "left",
     "level",
     "outcome",
     "proofs",
     "severity",
     "state",
+    "time_left",
     "timeline",
 ]
 
@@ -72,7 +72,7 @@ def ago(at: datetime, now: datetime) -> str:
     return f"{seconds:.0f} s"
 
 
-def left(until: datetime, now: datetime) -> str:
+def time_left(until: datetime, now: datetime) -> str:
     """The time until a moment, to the second."""
     seconds = max(0, round((until - now).total_seconds()))
     hours, rest = divmod(seconds, 3600)
@@ -170,30 +170,36 @@ def diagnosis(brief: TicketBrief, entries: Sequence[Entry], width: int) -> Text:
         pairs += [("approval", f"{action.approval}{how}"), ("result", action.result)]
     pairs += [("proposed", brief.recommendation), ("proof", brief.proof)]
     if found is not None:
-        sources = (f" (entry {one.seq})" if one.seq else " (claim)" for one in found.evidence)
+        sources = (f" (entry {item.seq})" if item.seq else " (claim)" for item in found.evidence)
         evidence = [
-            f"{one.sentence}{source}" for one, source in zip(found.evidence, sources, strict=True)
+            f"{item.sentence}{source}" for item, source in zip(found.evidence, sources, strict=True)
         ]
         pairs += _label("evidence", evidence)
-    shown = [f"{one.target} {one.invariant}: {one.detail}" for one in brief.findings.shown]
+    shown = [
+        f"{finding.target} {finding.invariant}: {finding.detail}"
+        for finding in brief.findings.shown
+    ]
     pairs += _label("findings", [*shown, *(fold.text for fold in brief.findings.folds)])
     if found is not None:
         rejected = [
-            f"{one.cause} at {one.target}: {one.why_rejected}" for one in found.alternatives
+            f"{option.cause} at {option.target}: {option.why_rejected}"
+            for option in found.alternatives
         ]
-        options = [f"{one.action} (risk {one.risk}): {one.trade_off}" for one in found.options]
+        options = [
+            f"{option.action} (risk {option.risk}): {option.trade_off}" for option in found.options
+        ]
         pairs += [*_label("rejected", rejected), *_label("options", options)]
         pairs.append(("choice", f"{found.choice}. {found.why}"))
     text = facts(pairs, width)
-    turns = [one for one in entries if one.kind is Kind.REASONING]
+    turns = [entry for entry in entries if entry.kind is Kind.REASONING]
     if rows := next(filter(None, map(hypotheses_of, reversed(turns))), ()):
         text.append("\n\nHypotheses", "bold")
         text.append(f"  (after {plural(len(turns), 'turn')})\n", "dim")
-        for one in rows:
-            bar = "█" * round(one.probability * 20)
-            was = f"  was {one.before * 100:.1f} %" if one.before is not None else ""
-            name = clean(f"{one.cause} at {one.target}"[:TEXT_CHARS_MAX])
-            text.append(f"  {one.probability * 100:5.1f} %  {bar:·<20}  {name}")
+        for row in rows:
+            bar = "█" * round(row.probability * 20)
+            was = f"  was {row.before * 100:.1f} %" if row.before is not None else ""
+            name = clean(f"{row.cause} at {row.target}"[:TEXT_CHARS_MAX])
+            text.append(f"  {row.probability * 100:5.1f} %  {bar:·<20}  {name}")
             text.append(f"{was}\n", "dim")
     return text
 

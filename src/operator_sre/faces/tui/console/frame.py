@@ -20,7 +20,7 @@ from textual.widgets import Footer, Input, Static
 
 from operator_protocols.domain.entry import Entry
 from operator_protocols.errors import OperatorError, StoreError
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 if TYPE_CHECKING:
     from operator_sre.faces.tui.console.application import Console

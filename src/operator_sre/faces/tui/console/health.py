@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 
 from operator_sre.app.ticket_page import fold_findings, reason_listed
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
@@ -82,19 +82,19 @@ class HealthPage(Page):
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         """Open its first ticket, or all tickets."""
-        subject = self._chosen()
+        subject = self._read_choice()
         if subject is not None and subject.tickets:
             self.console_app.open_ticket(subject.tickets[0].id)
         else:
             self.console_app.action_page("tickets")
 
-    def _chosen(self) -> SubjectHealth | None:
+    def _read_choice(self) -> SubjectHealth | None:
         subjects = self._view.subjects if self._view else ()
         key = self.query_one(Table).key
         return next((subject for subject in subjects if subject.subject == key), None)
 
     def _tell(self) -> None:
-        panel, subject, view = self.query_one(Panel), self._chosen(), self._view
+        panel, subject, view = self.query_one(Panel), self._read_choice(), self._view
         if subject is None or view is None:
             panel.show(Text(""))
             return

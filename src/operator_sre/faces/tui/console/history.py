@@ -116,7 +116,7 @@ class HistoryPage(CommandsPage, SearchPage):
 
     def action_again(self) -> None:
         """Copy the command to the run page, without running it."""
-        command = self._chosen()
+        command = self._read_choice()
         if command is None or command.tool != "shell":
             self.console_app.say("Only shell commands can be run again from here.")
             return
@@ -125,14 +125,14 @@ class HistoryPage(CommandsPage, SearchPage):
 
     def action_ticket(self) -> None:
         """Open the ticket of the command."""
-        command = self._chosen()
+        command = self._read_choice()
         if command is None or command.ticket is None:
             self.console_app.say("This command has no ticket.")
         else:
             self.console_app.open_ticket(command.ticket)
 
     def _tell(self) -> None:
-        panel, command = self.query_one(Panel), self._chosen()
+        panel, command = self.query_one(Panel), self._read_choice()
         panel.set_class(command is None, "hidden")
         if command is None:
             return

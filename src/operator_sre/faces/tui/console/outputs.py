@@ -40,7 +40,7 @@ class Decoded:
         self._lines.feed(self._decoders[number].decode(data))
         return True
 
-    def limited(self, number: int, data: bytes) -> bool:
+    def feed_limited(self, number: int, data: bytes) -> bool:
         """Do the same up to WHOLE_BYTES_MAX; False when that is reached."""
         if self.bytes < WHOLE_BYTES_MAX:
             self.feed(number, data)
@@ -97,7 +97,7 @@ class Shown:
         self._is_over = True
         output = Decoded(self._lines)
         try:
-            await self._console.read(lambda app: show_output(app, command.seq, output.limited))
+            await self._console.read(lambda app: show_output(app, command.seq, output.feed_limited))
         except OperatorError as error:
             self._end(command)
             self._console.say(str(error), bad=True)
@@ -146,29 +146,29 @@ class CommandsPage(Page):
 
     def action_whole(self) -> None:
         """Show the whole output of the command under the cursor."""
-        if (command := self._chosen()) is not None and self._shown is not None:
+        if (command := self._read_choice()) is not None and self._shown is not None:
             self.work(self._shown.whole(command), group="output", exclusive=True)
 
     def shows_output(self) -> bool:
         """Whether the output is on the screen now."""
         return self.is_current
 
-    def _chosen(self) -> Command | None:
+    def _read_choice(self) -> Command | None:
         key = self.query_one(Table).key
         return next((command for command in self._commands if str(command.seq) == key), None)
 
     def _follow(self, *, moved: bool = False) -> None:
         """A running command is read repeatedly, a finished one once."""
-        command, shown = self._chosen(), self._shown
+        command, shown = self._read_choice(), self._shown
         runs = command is not None and not command.outcome
         if shown is None or self._is_following or not (moved or runs) or not self.shows_output():
             return
 
         async def follow() -> None:
             try:
-                await shown.show(self._chosen())
+                await shown.show(self._read_choice())
                 # The cursor may have moved meanwhile.
-                await shown.show(self._chosen())
+                await shown.show(self._read_choice())
             except StoreError:
                 pass  # the head of the page says so
             finally:

@@ -65,19 +65,19 @@ class RulesPage(Page):
 
     def action_revoke(self) -> None:
         """Ask before revoking the rule."""
-        if (rule := self._chosen()) is not None:
+        if (rule := self._read_choice()) is not None:
             self.app.push_screen(RevokeQuestion(rule))
 
     def action_back(self) -> None:
         """Return to the approvals."""
         self.app.pop_screen()
 
-    def _chosen(self) -> StandingRule | None:
+    def _read_choice(self) -> StandingRule | None:
         key = self.query_one(Table).key
-        return next((one for one in self._rules if one.id == key), None)
+        return next((rule for rule in self._rules if rule.id == key), None)
 
     def _tell(self) -> None:
-        panel, rule = self.query_one(Panel), self._chosen()
+        panel, rule = self.query_one(Panel), self._read_choice()
         if rule is None:
             panel.show(Text(""))
             return

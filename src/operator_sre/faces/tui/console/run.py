@@ -121,7 +121,7 @@ class RunPage(Page):
 
         self.app.push_screen(PlaceQuestion(self._place, put))
 
-    def _wanted(self, command: str) -> Wanted:
+    def _read_form(self, command: str) -> Wanted:
         from operator_sre.app.commands import Wanted
 
         place = self._place
@@ -143,7 +143,7 @@ class RunPage(Page):
                     if not line:
                         self._tell(None)
                         return
-                    wanted = self._wanted(line)
+                    wanted = self._read_form(line)
 
                     def foresee(app: App, wanted: Wanted = wanted) -> Outlook:
                         from operator_sre.app.commands import foresee_command
@@ -182,7 +182,7 @@ class RunPage(Page):
         from operator_sre.app.commands import ending_of
 
         lines = self.query_one(Lines)
-        output, wanted = Decoded(lines), self._wanted(command)
+        output, wanted = Decoded(lines), self._read_form(command)
 
         def show_request(approval: Approval) -> None:
             lines.feed(f"— {approval.level}, risk {approval.risk}: {approval.explanation}\n")

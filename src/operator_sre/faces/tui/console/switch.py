@@ -79,9 +79,9 @@ class SwitchQuestion(Question):
             from operator_sre.app.confirmations import cross
             from operator_sre.app.restraints import switch_asked, switch_off
 
-            asked = switch_asked(app, reason=reason)
-            if asked is not None:
-                return await cross(app, asked, sure=True)
+            change = switch_asked(app, reason=reason)
+            if change is not None:
+                return await cross(app, change, sure=True)
             await switch_off(app, reason=reason)
             return None
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 
 __all__ = ["Cell", "Column", "Row", "Table"]
 
@@ -168,7 +168,7 @@ class Table(Widget, can_focus=True):
         if not self._rows:
             words = Segment(f"{NO_MARK}{self._none}" if y == 1 else "", style + Style(dim=True))
             return Strip([words]).crop(0, width).adjust_cell_length(width, style)
-        shown = self._shown(width)
+        shown = self._fit_columns(width)
         if y == 0:
             heads = [(name.upper(), size, style + Style(dim=True)) for _, name, size in shown]
             return _line(NO_MARK, heads, width, style)
@@ -196,12 +196,12 @@ class Table(Widget, can_focus=True):
         if self._at >= self._top + self._height:
             self._top = self._at - self._height + 1
 
-    def _shown(self, width: int) -> list[tuple[int, str, int]]:
+    def _fit_columns(self, width: int) -> list[tuple[int, str, int]]:
         """The columns that fit, with their widths."""
-        kept = [(at, one) for at, one in enumerate(self._columns) if one.needs <= width]
-        fixed = sum(one.width + len(_GAP) for _, one in kept if one.width)
+        kept = [(at, column) for at, column in enumerate(self._columns) if column.needs <= width]
+        fixed = sum(column.width + len(_GAP) for _, column in kept if column.width)
         rest = max(8, width - len(MARK) - fixed)
-        return [(at, one.name, one.width or rest) for at, one in kept]
+        return [(at, column.name, column.width or rest) for at, column in kept]
 
 
 def _line(mark: str, parts: Sequence[tuple[str, int, Style]], width: int, style: Style) -> Strip:

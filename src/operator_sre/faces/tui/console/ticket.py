@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, Input, Static
 
 from operator_protocols.domain.ticket import MoveKind
 from operator_sre.app.ticket_brief import brief_ticket
-from operator_sre.faces.cleaning import clean
+from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Panel
 from operator_sre.faces.tui.console.outputs import CommandsPage
@@ -149,7 +149,7 @@ class TicketPage(CommandsPage):
 
     def action_whole(self) -> None:
         """Show the whole output of the command under the cursor."""
-        if self._chosen() is not None:
+        if self._read_choice() is not None:
             self.action_part("commands")
             super().action_whole()
 

@@ -19,7 +19,7 @@ from operator_protocols.domain.token import Audience, Reply, Role, Token
 from operator_protocols.errors import OperatorError
 from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import role_in_force
-from operator_sre.faces.api.response import JSON, Refused, problem, refused
+from operator_sre.faces.api.response import JSON, Refused, problem, refuse
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -147,9 +147,9 @@ async def read_body(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.ValidationError as error:
-        raise Refused(refused(422, f"Invalid request body: {error}.")) from None
+        raise Refused(refuse(422, f"Invalid request body: {error}.")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(refused(400, "The request body is not JSON.")) from None
+        raise Refused(refuse(400, "The request body is not JSON.")) from None
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -167,9 +167,9 @@ class Door(APIRoute):
         inner = super().get_route_handler()
         role, posts = role_of(self), "GET" not in (self.methods or ())
         takes_body = ASKS in (self.openapi_extra or {})
-        asked = frozenset(one.alias for one in self.dependant.query_params)
+        known = frozenset(parameter.alias for parameter in self.dependant.query_params)
 
-        async def guarded(request: Request) -> Response:
+        async def admit(request: Request) -> Response:
             token: Token = request.scope["token"]
             held = token.role
             if role is not Role.VIEWER:
@@ -180,11 +180,11 @@ class Door(APIRoute):
                 )
                 message = f"This needs the role {role}; the token has the role {held}."
                 denied = ErrorCategory.POLICY_DENIED
-                return refused(403, message, category=denied, action=NextAction.ASK_USER)
+                return refuse(403, message, category=denied, action=NextAction.ASK_USER)
             refusals = request.app.state.refusals
             with acting_as(token.created_by, role=held.value, refusals=refusals, door=Audience.API):
                 try:
-                    _must_be_known(request, asked)
+                    _must_be_known(request, known)
                     if not posts:
                         return await inner(request)
                     await _read(request, json=takes_body)
@@ -194,27 +194,27 @@ class Door(APIRoute):
                 except OperatorError as error:
                     return problem(error)
 
-        return guarded
+        return admit
 
 
-def _must_be_known(request: Request, asked: frozenset[str]) -> None:
+def _must_be_known(request: Request, known: frozenset[str]) -> None:
     """Refuse unknown parameters: a misspelt filter would otherwise show everything."""
     for name in request.query_params:
-        if name not in asked:
-            known = ", ".join(sorted(asked)) or "none"
-            message = f"Unknown query parameter {name[:60]!r}. Known parameters: {known}."
-            raise Refused(refused(422, message))
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            message = f"Unknown query parameter {name[:60]!r}. Known parameters: {names}."
+            raise Refused(refuse(422, message))
 
 
 async def _read(request: Request, *, json: bool) -> None:
     """Read the whole body, bounded in size and time."""
-    too_large = refused(413, f"The request body is larger than {BODY_BYTES_MAX // 1_000_000} MB.")
+    too_large = refuse(413, f"The request body is larger than {BODY_BYTES_MAX // 1_000_000} MB.")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
         raise Refused(too_large)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if json and kind != JSON:
-        raise Refused(refused(415, f"The request body must be {JSON}."))
+        raise Refused(refuse(415, f"The request body must be {JSON}."))
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S_MAX):
@@ -223,9 +223,7 @@ async def _read(request: Request, *, json: bool) -> None:
                 if len(body) > BODY_BYTES_MAX:
                     raise Refused(too_large)
     except (TimeoutError, ClientDisconnect):
-        raise Refused(
-            refused(408, f"The request body took longer than {BODY_S_MAX:g} s.")
-        ) from None
+        raise Refused(refuse(408, f"The request body took longer than {BODY_S_MAX:g} s.")) from None
     request._body = bytes(body)
 
 
@@ -237,16 +235,16 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
     # An empty key would not protect a client that believes it has one.
     if not _KEY.fullmatch(key):
         message = f"{KEY} must have 1 to {KEY_MAX} visible ASCII characters and no spaces."
-        raise Refused(refused(400, message))
+        raise Refused(refuse(400, message))
     home, path = home_of(request), request.url.path
     asking = hashlib.sha256(f"{request.method}\n{path}\n{key}".encode()).hexdigest()
     name = f"{token.id}/{asking}"
     seen = request.headers.get("if-match", "")
-    asked = hashlib.sha256(seen.encode() + b"\n" + await request.body()).hexdigest()
+    digest = hashlib.sha256(seen.encode() + b"\n" + await request.body()).hexdigest()
     replies = home.store.replies
-    known = await replies.begin(Reply(name, asked, home.clock.now()), keep_s=KEEP_S)
+    known = await replies.begin(Reply(name, digest, home.clock.now()), keep_s=KEEP_S)
     if known is not None:
-        return _again(known, asked)
+        return _again(known, digest)
     try:
         response = await inner(request)
     except Refused as refusal:
@@ -259,7 +257,7 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
     if response.status_code >= 500:
         await replies.drop(name)
     else:
-        headers = {one: response.headers[one] for one in KEPT if one in response.headers}
+        headers = {name: response.headers[name] for name in KEPT if name in response.headers}
         kept = _Kept(headers, bytes(response.body).decode())
         await replies.end(
             name, status=response.status_code, body=msgspec.json.encode(kept).decode()
@@ -267,15 +265,15 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
     return response
 
 
-def _again(known: Reply, asked: str) -> Response:
-    if known.digest != asked:
-        return refused(409, f"Conflict: this {KEY} was used for another request.")
+def _again(known: Reply, digest: str) -> Response:
+    if known.digest != digest:
+        return refuse(409, f"Conflict: this {KEY} was used for another request.")
     if not known.status:
         message = (
             "Conflict: the same request is in progress or was interrupted."
             " Check the current state before you send it again."
         )
-        return refused(409, message, action=NextAction.RERUN)
+        return refuse(409, message, action=NextAction.RERUN)
     kept = msgspec.json.decode(known.body, type=_Kept)
     headers = {**kept.headers, "idempotent-replay": "true"}
     return Response(kept.body, known.status, headers, media_type=JSON)

@@ -10,6 +10,8 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode()
-        for one in text
+        letter
+        if letter.isprintable() or letter == "\t"
+        else letter.encode("unicode_escape").decode()
+        for letter in text
     )

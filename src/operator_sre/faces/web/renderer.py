@@ -1,4 +1,4 @@
-"""Templates become pages here and nowhere else: escaped, visible, without inline scripts."""
+"""Renders templates: everything is escaped and visible, without inline scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from operator_sre.faces.web.navigation import PLACES
 if TYPE_CHECKING:
     from operator_sre.faces.web.sessions import Session
 
-__all__ = ["guarded", "rendered", "templates", "when"]
+__all__ = ["guard", "render", "templates", "when"]
 
 FOLDER = Path(__file__).parent / "templates"
 # Placeholders for what belongs to one session, so that sessions can share the rest of a page.
@@ -59,12 +59,12 @@ def templates() -> Environment:
     return environment
 
 
-def rendered(template: str, facts: Mapping[str, Any]) -> str:
+def render(template: str, facts: Mapping[str, Any]) -> str:
     """A rendered template; its forms still hold the placeholders of a session."""
     return templates().get_template(template).render(facts)
 
 
-def guarded(text: str, session: Session) -> bytes:
+def guard(text: str, session: Session) -> bytes:
     """A rendering for one session: each form gets the CSRF token and a seal of its own."""
     text = _SEAL.sub(lambda _: session.seal(), text.replace(_CSRF_MARK, session.csrf))
     # Text from outside may hold lone surrogates, which UTF-8 cannot encode.

@@ -1,4 +1,4 @@
-"""Connections that cost nothing to hold: whoever does not speak in time is let go."""
+"""Bounded connections: a client that does not send in time is disconnected."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 __all__ = ["HEAD_S_MAX", "SPARE", "UNREAD_S_MAX", "BoundedProtocol", "BoundedServer"]
 
 HEAD_S_MAX = 10.0
-# How long what was sent may wait to be read, and how often that is looked at.
+# How long sent data may wait to be read, and how often that is checked.
 UNREAD_S_MAX = 20.0
 LOOK_S = 1.0
 # What the system keeps for who has not read yet: little, so that it is seen soon whether they read.
 SEND_BUFFER_BYTES = 128 * 1024
-# How many more than are served are told so; all others are let go without a word.
+# How many connections beyond the limit get an answer; all others are closed at once.
 SPARE = 64
 
 
 class BoundedProtocol(H11Protocol):
     """One connection. Its next request has to begin, and its head to end, within a time.
 
-    What is sent to it has to be read within a time. One too many is told so, and those that were
-    here before it are served on.
+    What is sent to it has to be read within a time. A connection beyond the limit gets an answer,
+    and the earlier ones are served on.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -51,7 +51,7 @@ class BoundedProtocol(H11Protocol):
         self._looking = self.loop.call_later(LOOK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody waits for it any more."""
+        """Stop its timers when the connection ends."""
         self._stop()
         if self._looking is not None:
             self._looking.cancel()
@@ -97,7 +97,7 @@ class BoundedProtocol(H11Protocol):
 
 
 class BoundedServer(uvicorn.Server):
-    """Says when it takes requests, and leaves signals to whoever runs it."""
+    """Reports when it takes requests, and leaves signals to its caller."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -110,5 +110,5 @@ class BoundedServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Whoever runs us hears them."""
+        """The caller handles them."""
         yield

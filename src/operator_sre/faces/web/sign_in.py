@@ -9,14 +9,14 @@ from operator_protocols.domain.token import Audience
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import check, record_sign_in, record_sign_out, wrong_door
 from operator_sre.faces.web.admission import SIGN_IN, cookie_name, path_within
-from operator_sre.faces.web.answering import home_of
 from operator_sre.faces.web.forms import form_of
-from operator_sre.faces.web.rendering import rendered
+from operator_sre.faces.web.renderer import render
+from operator_sre.faces.web.responses import home_of
 from operator_sre.faces.web.sessions import ABSOLUTE_S_MAX, Session
 
 __all__ = ["ATTEMPTS_BURST", "ATTEMPTS_PER_S", "router"]
 
-# So often may somebody try to sign in from one place.
+# The rate of sign-in attempts from one address.
 ATTEMPTS_PER_S = 0.1
 ATTEMPTS_BURST = 10.0
 router = APIRouter()
@@ -28,7 +28,7 @@ _WHY = {
 
 @router.get(SIGN_IN, response_model=None)
 async def sign_in_page(request: Request, next: str = "/", over: str = "") -> Response:
-    """The form; whoever is signed in already goes on. `over`: their page found out by itself."""
+    """The form; a signed-in user is redirected. `over`: the page noticed the expiry by itself."""
     wanted = path_within(next)
     if request.scope.get("session") is not None:
         return Response(status_code=303, headers={"location": wanted})
@@ -37,7 +37,7 @@ async def sign_in_page(request: Request, next: str = "/", over: str = "") -> Res
 
 @router.post(SIGN_IN, response_model=None)
 async def sign_in(request: Request) -> Response:
-    """A new session for whoever has a token that counts."""
+    """A new session for a valid token."""
     home, state, source = home_of(request), request.app.state, request.scope["source"]
     try:
         form = await form_of(request)
@@ -53,7 +53,7 @@ async def sign_in(request: Request) -> Response:
             if token is not None and why == "audience":
                 return _page(wanted, wrong_door(token, Audience.WEB), status=403)
             return _page(wanted, _WHY.get(why, "There is no such token."), status=401)
-        # What was there before is not used on: nobody can have put their own session under it.
+        # The previous session is not reused, so that no one can plant a session of their own.
         before: Session | None = request.scope.get("session")
         if before is not None:
             state.sessions.end(before)
@@ -68,7 +68,7 @@ async def sign_in(request: Request) -> Response:
 
 @router.post("/sign-out", response_model=None)
 async def sign_out(request: Request) -> Response:
-    """This session is over. A form of another page cannot do it."""
+    """End this session. A form of another site cannot do it."""
     session: Session = request.scope["session"]
     state = request.app.state
     form = await form_of(request)
@@ -97,4 +97,4 @@ def _set(request: Request, response: Response, value: str, *, seconds: int) -> N
 
 def _page(wanted: str, words: str = "", *, status: int = 200) -> Response:
     facts = {"title": "Sign in", "next": wanted, "words": words}
-    return HTMLResponse(rendered("sign_in.html", facts), status)
+    return HTMLResponse(render("sign_in.html", facts), status)

@@ -1,4 +1,4 @@
-"""One walk through the whole chain at a time, for everybody who looks."""
+"""Verifies the whole chain in the background, once at a time, for all viewers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CLOSE_S_MAX = 10.0
 
 @dataclass(slots=True)
 class Walk:
-    """How far it is, who began it, and what it found.
+    """A verification: its progress, who started it, and its result.
 
-    Progress is written by the thread that walks and read by those who show it; each value is
-    replaced as a whole, so that nobody has to wait for anybody.
+    One thread writes the progress and others read it; each value is replaced as a whole, so that
+    no lock is needed.
     """
 
     by: str = ""
@@ -38,11 +38,11 @@ class Walk:
 
     @property
     def running(self) -> bool:
-        """Whether somebody walks now."""
+        """Whether a verification runs now."""
         return self._held.locked()
 
     def begin(self, home: App, by: str) -> bool:
-        """Walk beside everything else; False where a walk is under way already."""
+        """Start in the background; False if a verification is already running."""
         if not self._held.acquire(blocking=False):
             return False
         self.by, self.began_at, self.ended_at = by, home.clock.now(), None
@@ -51,7 +51,7 @@ class Walk:
         return True
 
     def close(self) -> None:
-        """End a walk that is under way, before what it reads is closed."""
+        """Stop a running verification before the store is closed."""
         self._closing = True
         if self._held.acquire(timeout=CLOSE_S_MAX):
             self._held.release()

@@ -1,4 +1,4 @@
-"""Doors: who may see a page, who may do a deed; asked on this side for every single request."""
+"""Routes of the console: each page and form with the role it requires, checked on every request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from operator_protocols.domain.token import Audience, Role
 from operator_protocols.errors import OperatorError
 from operator_sre.app.persons import acting_as
-from operator_sre.faces.web.answering import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.responses import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.sessions import Session
 
 __all__ = ["Door", "does", "role_of", "router_of", "shows"]
@@ -25,14 +25,14 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def router_of(prefix: str = "") -> APIRouter:
-    """A router, all of whose routes are doors."""
+    """A router whose routes all check a role."""
     return APIRouter(route_class=Door, prefix=prefix)
 
 
 def shows(
     router: APIRouter, path: str, *, role: Role = Role.VIEWER
 ) -> Callable[[Endpoint], Endpoint]:
-    """A page or a part of one. It changes nothing."""
+    """Register a page or a part of one. It changes nothing."""
 
     def of(endpoint: Endpoint) -> Endpoint:
         extra = {ROLE: role.value}
@@ -47,9 +47,9 @@ def shows(
 def does(
     router: APIRouter, path: str, *, role: Role, once: bool = True
 ) -> Callable[[Endpoint], Endpoint]:
-    """A deed. Its form has a token of the session, and a seal that is good `once`.
+    """Register a form that changes something. It carries the session's token, and a one-time seal.
 
-    Without `once` it may be sent again, as what is asked while somebody types.
+    Without `once` it may be sent again, for a form that is sent while the user types.
     """
 
     def of(endpoint: Endpoint) -> Endpoint:
@@ -63,12 +63,12 @@ def does(
 
 
 def role_of(route: APIRoute) -> Role:
-    """Who may use a route; nobody but an admin where it does not say."""
+    """The role that a route requires; admin where it does not say."""
     return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
 
 
 class Door(APIRoute):
-    """A route for whoever has the role, in the name of the person their token stands for."""
+    """A route for sessions with its role; it acts in the name of the token's person."""
 
     def get_route_handler(self) -> Handler:
         """What answers a request of a session."""
@@ -76,14 +76,14 @@ class Door(APIRoute):
         role, posts = role_of(self), "POST" in (self.methods or ())
         once = (self.openapi_extra or {}).get(ONCE, True)
 
-        async def guarded(request: Request) -> Response:
+        async def serve(request: Request) -> Response:
             session: Session = request.scope["session"]
             refusals = request.app.state.refusals
             with acting_as(
                 session.who, role=session.role.value, refusals=refusals, door=Audience.WEB
             ):
                 try:
-                    response = await _refused(request, session, role, posts=posts, once=once)
+                    response = await _refuse(request, session, role, posts=posts, once=once)
                     if response is None:
                         response = await inner(request)
                 except RequestValidationError:
@@ -97,15 +97,15 @@ class Door(APIRoute):
                 response.headers[SEAL] = session.seal()
             return response
 
-        return guarded
+        return serve
 
 
-async def _refused(
+async def _refuse(
     request: Request, session: Session, role: Role, *, posts: bool, once: bool
 ) -> Response | None:
-    """Why not; None when they may. A deed is asked of the token as it is at this moment."""
+    """The refusal, or None. A form checks the token as it is at this moment."""
     if posts:
-        why = await _unsound(request, session, once=once)
+        why = await _find_flaw(request, session, once=once)
         if why:
             await _tell(request, session, why)
             words = _WORDS.get(why, "This form belongs to another session.")
@@ -123,10 +123,10 @@ async def _refused(
     return None
 
 
-async def _unsound(request: Request, session: Session, *, once: bool) -> str:
+async def _find_flaw(request: Request, session: Session, *, once: bool) -> str:
     form = await form_of(request)
-    told = request.headers.get("x-csrf", "") or form.fields.get("csrf", "")
-    if not session.knows(told):
+    token = request.headers.get("x-csrf", "") or form.fields.get("csrf", "")
+    if not session.knows(token):
         return "csrf"
     return session.use(form.fields.get("seal", "")) if once else ""
 

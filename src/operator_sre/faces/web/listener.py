@@ -1,4 +1,4 @@
-"""Serving the console until somebody says stop, and telling what happens to whoever looks."""
+"""Serves the web console and its event stream until stopped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
-    from operator_sre.faces.listening.connections import BoundedServer
+    from operator_sre.faces.servers.connections import BoundedServer
     from operator_sre.faces.web.application import Console
 
 __all__ = ["serve"]
@@ -28,8 +28,8 @@ class _Follower(Protocol):
 
 
 async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
-    """Show everything until cancelled; `ready` is told where."""
-    with bound(listener) as place:
+    """Serve until cancelled; `ready` receives the address."""
+    with bind_socket(listener) as place:
         console, server = _server(home, listener)
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
@@ -46,7 +46,7 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
 
 
 def _server(home: App, listener: Listener) -> tuple[Console, BoundedServer]:
-    """The application, and what holds its connections."""
+    """The application, and the server of its connections."""
     try:
         from operator_sre.faces.web.application import application
         from operator_sre.faces.web.overview import warm
@@ -59,9 +59,9 @@ def _server(home: App, listener: Listener) -> tuple[Console, BoundedServer]:
         raise MissingExtraError("web", needed_for="The web console") from error
 
 
-async def _follow(one: _Follower) -> None:
+async def _follow(follower: _Follower) -> None:
     try:
-        await one.run()
+        await follower.run()
     finally:
         # Streams have no end of their own, and serving waits for them.
-        one.close()
+        follower.close()

@@ -1,4 +1,4 @@
-"""What every page shows at its top: how many answers are wanted, and whether all is stopped."""
+"""The header of every page: the number of pending approvals, and the kill switch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fastapi import Request, Response
 from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
 from operator_sre.app.restraints import switch_state
-from operator_sre.faces.web.answering import part
-from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.responses import part
+from operator_sre.faces.web.routes import router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

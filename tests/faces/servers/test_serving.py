@@ -12,7 +12,7 @@ import pytest
 
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.listeners import Listener, exposure_of
-from operator_sre.faces.listening.admission import (
+from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
     UNKNOWN_HOST,
@@ -21,7 +21,7 @@ from operator_sre.faces.listening.admission import (
     names_of,
     source_of,
 )
-from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 HERE = Listener("127.0.0.1", 0)
 
@@ -32,14 +32,14 @@ async def _answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_a_place_that_is_taken_is_told_with_the_way_out() -> None:
-    with bound(HERE) as place:
+    with bind_socket(HERE) as place:
         host, port = place.getsockname()
         assert address_of(place) == f"{host}:{port}"
         with pytest.raises(OperatorError, match="in use") as caught:
-            bound(Listener(host, port), options="--listen")
+            bind_socket(Listener(host, port), options="--listen")
     assert "--listen" in caught.value.next_step
     if socket.has_ipv6:
-        with bound(Listener("[::1]", 0)) as place:
+        with bind_socket(Listener("[::1]", 0)) as place:
             assert address_of(place).startswith("[::1]:")
 
 
@@ -78,7 +78,7 @@ async def test_it_serves_until_what_is_beside_it_ends_and_tells_why() -> None:
         raise OperatorError("It broke.")
 
     heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    with bound(HERE) as place:
+    with bind_socket(HERE) as place:
         server = bounded_server(_answer, HERE, connections_max=5)
         working = asyncio.ensure_future(
             work(server, place, beside(), ready=lambda: heard.set_result(None))

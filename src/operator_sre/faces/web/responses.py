@@ -1,4 +1,4 @@
-"""Answers: pages, parts of pages, and what follows a deed; errors are pages, too."""
+"""Responses: pages, parts of pages, and the answer to a form; errors are pages, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_sre.faces.web.admission import path_within
-from operator_sre.faces.web.rendering import guarded, rendered
+from operator_sre.faces.web.renderer import guard, render
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Facts",
     "Renderings",
-    "done",
     "home_of",
     "hub_of",
     "is_part",
@@ -42,6 +41,7 @@ __all__ = [
     "part",
     "problem",
     "problem_of",
+    "redirect",
     "session_of",
 ]
 
@@ -74,12 +74,12 @@ def home_of(request: Request) -> App:
 
 
 def hub_of(request: Request) -> Hub:
-    """What follows the ledger for everybody."""
+    """The hub that follows the ledger for all viewers."""
     return cast("Hub", request.app.state.hub)
 
 
 def session_of(request: Request) -> Session:
-    """Who asks; there is somebody wherever a door was passed."""
+    """The session of the request; every route of the console requires one."""
     return cast("Session", request.scope["session"])
 
 
@@ -96,18 +96,18 @@ async def page(
     title: str,
     status: int = 200,
 ) -> Response:
-    """A whole page. `facts` are asked beside the loop, so that nobody waits for a long answer."""
+    """A whole page. `facts` are read in a thread, so that no other request waits for them."""
     hub, session = hub_of(request), session_of(request)
     await hub.look()
     layout = _layout(request, session, title)
     text = await asyncio.to_thread(_whole, home_of(request), template, facts, layout)
-    return HTMLResponse(guarded(text, session), status)
+    return HTMLResponse(guard(text, session), status)
 
 
 async def part(request: Request, template: str, facts: Facts) -> Response:
-    """A part of a page, rendered once for all who look at the same with the same role.
+    """A part of a page, rendered once for all viewers of the same address with the same role.
 
-    So `facts` may depend on the address and on the role, and on nothing else of who asks.
+    So `facts` may depend on the address and on the role, and on nothing else of the viewer.
     """
     session = session_of(request)
     renderings: Renderings = request.app.state.renderings
@@ -117,14 +117,14 @@ async def part(request: Request, template: str, facts: Facts) -> Response:
     key = f"{session.role} {template} {request.url.path}?{request.url.query}"
     base = {"role": session.role, "may": session.role.may, "Role": Role}
     home = home_of(request)
-    text = await renderings.get(key, hub.head, lambda: rendered(template, {**base, **facts(home)}))
-    return HTMLResponse(guarded(text, session))
+    text = await renderings.get(key, hub.head, lambda: render(template, {**base, **facts(home)}))
+    return HTMLResponse(guard(text, session))
 
 
-def done(request: Request, words: str, *, to: str, bad: bool = False) -> Response:
-    """After a deed: the page `to`, and a sentence about what was done.
+def redirect(request: Request, words: str, *, to: str, bad: bool = False) -> Response:
+    """The answer to a form: redirect to the page `to`, with a message about the result.
 
-    A form that our script sent stays where it is and shows the sentence.
+    When our script sent the form, the page stays and shows the message.
     """
     if is_part(request):
         return Response(status_code=204, headers=_toast(words, bad=bad))
@@ -133,10 +133,10 @@ def done(request: Request, words: str, *, to: str, bad: bool = False) -> Respons
 
 
 async def problem(request: Request, status: int, words: str, next_step: str = "") -> Response:
-    """What went wrong, in one sentence, and the next step; for whom it may concern."""
+    """An error as a page: one sentence and the next step."""
     if is_part(request):
-        told = f"{words} {next_step}".strip()
-        return Response(status_code=status, headers={**_toast(told, bad=True)})
+        text = f"{words} {next_step}".strip()
+        return Response(status_code=status, headers={**_toast(text, bad=True)})
     facts = {"words": words, "next_step": next_step, "status": status, "back": _came_from(request)}
     title = _TITLES.get(status, "Internal error")
     session: Session | None = request.scope.get("session")
@@ -144,7 +144,7 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
         # What every page shows is asked of the store, which may be what went wrong.
         with suppress(OperatorError):
             return await page(request, "problem.html", lambda _: facts, title=title, status=status)
-    text = rendered("problem_bare.html", {"title": title, **facts})
+    text = render("problem_bare.html", {"title": title, **facts})
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
 
@@ -163,28 +163,28 @@ def _layout(request: Request, session: Session, title: str) -> dict[str, Any]:
         "Role": Role,
         "path": request.url.path,
         "seq": hub_of(request).head,
-        "toasts": session.said(),
+        "toasts": session.take_toasts(),
         "server_now": home_of(request).clock.now().isoformat(),
     }
 
 
 def _whole(home: App, template: str, facts: Facts, layout: Mapping[str, Any]) -> str:
-    from operator_sre.faces.web.standing import standing_of
+    from operator_sre.faces.web.header import standing_of
 
-    return rendered(template, {**layout, **standing_of(home), **facts(home)})
+    return render(template, {**layout, **standing_of(home), **facts(home)})
 
 
 def _came_from(request: Request) -> str:
-    """The page of ours whose form was sent, as it is now; "" where nobody tells."""
-    told, host = request.headers.get("referer", ""), request.headers.get("host", "")
-    scheme, _, rest = told.partition("://")
+    """The page of ours whose form was sent; "" where the browser does not say."""
+    referer, host = request.headers.get("referer", ""), request.headers.get("host", "")
+    scheme, _, rest = referer.partition("://")
     ours = request.method == "POST" and scheme in ("http", "https") and rest.startswith(f"{host}/")
     return path_within(rest.removeprefix(host)) if ours else ""
 
 
 def _toast(words: str, *, bad: bool) -> dict[str, str]:
-    told = {"toast": {"text": words[:HEADER_CHARACTERS_MAX], "bad": bad}}
-    return {"hx-trigger": json.dumps(told), "hx-reswap": "none"}
+    trigger = {"toast": {"text": words[:HEADER_CHARACTERS_MAX], "bad": bad}}
+    return {"hx-trigger": json.dumps(trigger), "hx-reswap": "none"}
 
 
 @dataclass(slots=True)
@@ -196,13 +196,13 @@ class _Rendering:
 
 @dataclass(slots=True)
 class Renderings:
-    """Parts that many look at: made once for each state of the ledger, however many ask."""
+    """Cache of rendered parts: each is made once for each state of the ledger."""
 
     made: int = 0
     _kept: OrderedDict[str, _Rendering] = field(default_factory=OrderedDict, init=False)
 
     async def get(self, key: str, head: int, make: Callable[[], str]) -> str:
-        """The rendering of this state, or a new one; those who ask meanwhile wait for the same."""
+        """The rendering of this state, or a new one; concurrent requests wait for the same."""
         now = time.monotonic()
         known = self._kept.get(key)
         if known is None or known.head < head or now - known.made_s > FRESH_S:
@@ -221,7 +221,7 @@ class Renderings:
 
 
 def _unfit(text: asyncio.Future[str]) -> bool:
-    """Whether it is not kept: it failed, or is larger than many of them may be."""
+    """Whether it is not cached: it failed, or is too large."""
     if not text.done():
         return False
     if text.cancelled() or text.exception() is not None:

@@ -1,4 +1,4 @@
-"""A server until somebody says stop: an address, TLS, bounded connections, one clear sentence."""
+"""Runs a server until stopped: an address, TLS, bounded connections, one clear error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from operator_protocols.errors import OperatorError, UsageError
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
-    from operator_sre.faces.listening.connections import BoundedServer
+    from operator_sre.faces.servers.connections import BoundedServer
 
-__all__ = ["address_of", "bound", "bounded_server", "work"]
+__all__ = ["address_of", "bind_socket", "bounded_server", "work"]
 
 BACKLOG = 128
 KEEP_ALIVE_S = 5
@@ -27,8 +27,8 @@ class _Tls(TypedDict, total=False):
     ssl_keyfile: str
 
 
-def bound(listener: Listener, *, options: str = "--bind or --port") -> socket.socket:
-    """A place that is listened on; `options` say how to choose another one."""
+def bind_socket(listener: Listener, *, options: str = "--bind or --port") -> socket.socket:
+    """A listening socket; `options` say in errors how to choose another address."""
     host = listener.bind.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -56,7 +56,7 @@ def bounded_server(
     """What holds the connections of an application. ImportError where its extra is missing."""
     import uvicorn
 
-    from operator_sre.faces.listening.connections import BoundedProtocol, BoundedServer
+    from operator_sre.faces.servers.connections import BoundedProtocol, BoundedServer
 
     settings = uvicorn.Config(
         application,
@@ -81,23 +81,23 @@ async def work(
     *beside: Coroutine[Any, Any, None],
     ready: Callable[[], None],
 ) -> None:
-    """Serve, and do what is to be done beside it, until cancelled or until one of them ends."""
+    """Serve, and run the other work beside it, until cancelled or until any of them ends."""
     serving = asyncio.ensure_future(server.serve(sockets=[place]))
-    others = [asyncio.ensure_future(one) for one in beside]
-    begun = asyncio.ensure_future(server.begun.wait())
+    others = [asyncio.ensure_future(work) for work in beside]
+    start = asyncio.ensure_future(server.begun.wait())
     every: list[asyncio.Future[Any]] = [serving, *others]
-    first: list[asyncio.Future[Any]] = [begun, *every]
+    first: list[asyncio.Future[Any]] = [start, *every]
     try:
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if begun.done():
+        if start.done():
             ready()
-        # Not awaited themselves: whoever stops us must not break serving off, but let it end.
+        # Not awaited themselves: a cancellation must not break serving off, but let it end.
         done, _ = await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
+        for task in done:
+            task.result()
     finally:
         server.should_exit = True
-        for task in (begun, *others):
+        for task in (start, *others):
             task.cancel()
         await asyncio.gather(*every, return_exceptions=True)
 
