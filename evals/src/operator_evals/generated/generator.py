@@ -25,7 +25,7 @@ WEIGHTS = {
     **dict.fromkeys((Kind.LIMIT, Kind.PORT, Kind.DISK, Kind.CLIENTS), 2),
 }
 # How likely it is that one, two or three primitives make a case.
-COUNTS = (0.6, 0.3, 0.1)
+COUNTS = (0.5, 0.33, 0.17)
 TIMINGS = (0.64, 0.12, 0.14, 0.10)
 TEXTS = ("", "nonsense", "none", "127.0.0.1")
 DURATIONS = ("0s", "1ms", "50ms", "3s", "2m0s", "720h0m0s")
