@@ -11,7 +11,7 @@ from operator_evals.cli.tables import progress_line
 from operator_protocols.errors import OperatorError
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.faces.cli.progress import told
+from operator_sre.faces.cli.progress import show_progress
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _run(config: Config, wanted: Wanted, database: Path | None, *, as_json: bool
             print_lines([clean(line)])
 
     working = run_generated(config, wanted, command=this_program(), tell=tell, database=database)
-    with told(lambda: shown[0]):
+    with show_progress(lambda: shown[0]):
         return run_until_stopped(working).failed
 
 
