@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from operator_evals.app import recordings, replays, views, worker
+from operator_evals.app import generated, recordings, replays, views, worker
 from operator_evals.campaign import Scenario
 from operator_evals.conductor import Outcome as CampaignOutcome
+from operator_evals.generated.case import Case
 from operator_lab.app import deployments, rig_logs, rigs
 from operator_lab.demo.story import Ending
 from operator_protocols.domain.action import Action, Left, Outcome, Usage
@@ -227,6 +228,13 @@ DOCUMENTS: dict[str, Shape] = {
     "eval compare-variants": _COMPARED,
     "eval export": {"file": str, "format": str},
     "eval faults": {"faults": list[Scenario]},
+    "eval fuzz": OneOf(
+        (
+            {"seed": int, "outcome": generated.Ending},
+            {"tally": generated.Tally},
+            {"case": Case, "outcome": generated.Ending},
+        )
+    ),
     "eval list": {"campaigns": list[views.CampaignView]},
     "eval report": {"campaign": str, "file": str, "trials": int},
     "eval run": OneOf(({"trial": views.TrialFacts}, {"outcome": CampaignOutcome})),

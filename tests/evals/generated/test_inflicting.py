@@ -159,6 +159,7 @@ async def test_clients_see_what_fails_and_who_takes_writes(rig: Rig, tmp_path: P
     pairs = zip(view.looks, view.looks[1:], strict=False)
     assert all(first.until_s <= second.at_s for first, second in pairs)
     assert len(view.looks) < 8
+    assert 0.0 <= view.lag_s < 60.0
 
 
 async def test_hostile_clients_come_and_go(rig: Rig, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_mutated_product_scores_visibly_worse(mutate: object) -> None:
     assert bad.handled.of == 9
     assert bad.handled.count <= 6
     assert bad.worst
-    restarted = Counter(each.judgement.outcome for each in bad.worst)[Outcome.HARM]
+    restarted = Counter(each.outcome for each in bad.worst)[Outcome.HARM]
     assert restarted == (9 if mutate is _restart_without_looking else 0)
 
 
@@ -268,7 +268,7 @@ def test_a_tally_counts_void_cases_apart_and_lists_the_worst_first() -> None:
     assert sum(share.count for share in counted.outcomes.values()) == counted.trials
     wanted = sum(each.judgement.outcome in GOOD for each in judged)
     assert counted.handled.count == wanted
-    assert counted.worst[0].judgement.outcome is Outcome.HARM
+    assert counted.worst[0].outcome is Outcome.HARM
     page = generated_page(counted, judged, {"revision": "abc", "cores": "2"})
     assert page.count("Seed ") >= len(counted.worst)
     assert "acknowledged writes are lost" in page

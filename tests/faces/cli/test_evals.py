@@ -16,6 +16,7 @@ from operator_evals.opinions import CauseOpinion, Opinion, Opinions
 from operator_protocols.domain.budget import Spent
 from operator_protocols.ports import CorrectOutcome
 from tests.e2e.home import Home
+from tests.evals.generated.test_outcome import REPAIRED, TABLE, USEFUL
 
 FAULT = Scenario("shop", "till_kill", CorrectOutcome.MITIGATED, ("answers",), ("process_dead@hit",))
 CAMPAIGN = Campaign(
@@ -69,6 +70,27 @@ def test_text_and_json_tell_the_same_of_a_campaign(home: Home, tmp_path: Path) -
         done = home.run("eval", "export", str(file), "--format", style)
         assert done.code == 0, done.err
         assert IDLE.key in file.read_text()
+
+
+def test_generated_faults_are_told_in_tables_documents_and_files(
+    home: Home, tmp_path: Path
+) -> None:
+    with open_database(home.path / "eval.db") as facts:
+        for seed, trial in enumerate((REPAIRED, USEFUL, TABLE["nobody noticed"][0]), start=1):
+            known = replace(trial, seed=seed, key=str(seed))
+            facts.keep_generated(known, {"revision": "c" * 40})
+    page, export = tmp_path / "shop.html", tmp_path / "shop.jsonl"
+    files = ("--page", str(page), "--export", str(export))
+    told = home.run("eval", "fuzz", "shop", "--show", *files)
+    assert told.code == 0, told.err
+    for word in ("2/3", "67%", "seeds 1 to 3", "missed", "clients failed for 50 s"):
+        assert word in told.out, told.out
+    assert "Worst cases" in page.read_text()
+    again = home.run("eval", "fuzz", "shop", "--show", "--json", "--database", str(export))
+    tally = again.json["tally"]
+    assert (tally["handled"]["count"], tally["worst"][0]["seed"]) == (2, 3)
+    wrong = home.run("eval", "fuzz", "till", "--show")
+    assert (wrong.code, "No generated fault" in wrong.err) == (2, True)
 
 
 def test_what_makes_no_sense_is_one_sentence(home: Home, tmp_path: Path) -> None:

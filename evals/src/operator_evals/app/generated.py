@@ -18,7 +18,7 @@ from operator_evals.campaign import Campaign, Planned, Scenario, Variant, varian
 from operator_evals.campaign_file import variant_folders
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, must_be_written, open_database
-from operator_evals.facts import TrialFacts
+from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.generated.case import Case
 from operator_evals.generated.generator import shrink
 from operator_evals.generated.outcome import Outcome as Ending
@@ -92,7 +92,12 @@ async def run_generated(
                         bench.keep(await bench.run(children, alone, facts.generated.case))
                 return facts
 
-            known = [facts for facts in bench.known.values() if facts.variant == wanted.variant]
+            # What had no rig, or no processor, is tried again in the next sitting.
+            known = [
+                facts
+                for facts in bench.known.values()
+                if facts.variant == wanted.variant and facts.state is not TrialState.INVALID
+            ]
             conductor = Conductor(
                 bench.campaign, run, bench.keep, SystemClock(), tell, only=planned
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from operator_evals.app.trial_facts import Counting, LedgerWitness
 from operator_evals.app.trial_rig import Job, RigOfTrial
-from operator_evals.facts import TrialFacts
+from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.generated.case import Case, Injection, Timing
 from operator_evals.generated.clients import Canary, ClientView
 from operator_evals.generated.generator import generate
@@ -35,6 +35,8 @@ INFLICT_S_MAX = 25.0
 AGAIN_S = 1.5
 # Clients fail for so long that somebody has to notice.
 BOTHERED_S = 3.0
+# A harness that is woken later than that cannot tell a slow product from a busy machine.
+LAG_S_MAX = 0.5
 LINES_MAX = 3
 LINE_CHARS_MAX = 400
 ENTRIES_MAX = 5_000
@@ -110,7 +112,8 @@ class GeneratedFault:
         looks: Sequence[Look] = () if self._view is None else self._view.looks
         case = self._case or Case(self._job.planned.scenario.subject, self._job.planned.seed, ())
         injected = tuple(self._injected[number] for number in sorted(self._injected))
-        return GeneratedFacts(case, injected, tuple(looks))
+        lag_s = 0.0 if self._view is None else self._view.lag_s
+        return GeneratedFacts(case, injected, tuple(looks), lag_s=lag_s)
 
     async def follow(self, trial: Trial) -> None:
         """Until every ticket has ended and the end has held, or nothing more is to be expected."""
@@ -208,8 +211,12 @@ class GeneratedWitness:
 
     def complete(self, facts: TrialFacts) -> TrialFacts:
         """The facts with all of that."""
-        whole = self.ledger.complete(facts)
-        return replace(whole, generated=replace(self.fault.facts(), claims=claims_in(self.app)))
+        seen = replace(self.fault.facts(), claims=claims_in(self.app))
+        whole = replace(self.ledger.complete(facts), generated=seen)
+        if seen.lag_s > LAG_S_MAX:
+            why = f"the machine was too busy: this process was woken {seen.lag_s:.1f} s late"
+            return replace(whole, state=TrialState.INVALID, why=why)
+        return whole
 
 
 def claims_in(app: App) -> tuple[Claim, ...]:

@@ -157,11 +157,8 @@ def _show(found: Sitting) -> None:
     print_table(("outcome", "cases", "share", "95 % interval"), rows)
     print_lines([f"named a cause in {tally.named}, abstained in {tally.abstained}", ""])
     worst = [
-        (
-            *(each.facts.seed, each.judgement.outcome.value, each.case.sentence),
-            "; ".join(each.judgement.why),
-        )
-        for each in tally.worst[:WORST_SHOWN]
+        (bad.seed, bad.outcome.value, bad.case, "; ".join(bad.why))
+        for bad in tally.worst[:WORST_SHOWN]
     ]
     print_table(("seed", "outcome", "case", "why"), worst)
 

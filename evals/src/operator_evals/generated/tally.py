@@ -10,7 +10,7 @@ from operator_evals.generated.case import Case
 from operator_evals.generated.outcome import GOOD, NEUTRAL, Judgement, Outcome, judge
 from operator_evals.score import Share, median, share
 
-__all__ = ["NOBODY", "Judged", "Tally", "judge_all", "tally"]
+__all__ = ["NOBODY", "BadCase", "Judged", "Tally", "judge_all", "tally"]
 
 # The variant without an agent, which says what a fault does by itself.
 NOBODY = "none"
@@ -39,6 +39,16 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class BadCase:
+    """A case that did not end well, in a line."""
+
+    seed: int
+    outcome: Outcome
+    case: str
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """All trials of one subject and variant at one revision.
 
@@ -61,7 +71,7 @@ class Tally:
     took_s_median: float | None
     first_seed: int
     last_seed: int
-    worst: tuple[Judged, ...]
+    worst: tuple[BadCase, ...]
 
 
 def judge_all(trials: Sequence[TrialFacts], variant: str) -> list[Judged]:
@@ -101,6 +111,12 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
         first_seed=min((each.facts.seed for each in judged), default=0),
         last_seed=max((each.facts.seed for each in judged), default=0),
         worst=tuple(
-            sorted(bad, key=lambda each: (_WORST.index(each.judgement.outcome), each.facts.seed))
+            BadCase(
+                seed=each.facts.seed,
+                outcome=each.judgement.outcome,
+                case=each.case.sentence,
+                why=each.judgement.why,
+            )
+            for each in sorted(bad, key=lambda each: _WORST.index(each.judgement.outcome))
         ),
     )

@@ -55,6 +55,7 @@ def generated_page(found: Tally, judged: Sequence[Judged], machine: Mapping[str,
         )
     ]
     head = [text(name) for name in ("Outcome", "Cases", "Share", "95 % interval")]
+    by_seed = {each.facts.seed: each for each in judged}
     every = [
         [text(str(each.facts.seed)), _outcome(each), text(each.case.sentence)] for each in judged
     ]
@@ -63,7 +64,7 @@ def generated_page(found: Tally, judged: Sequence[Judged], machine: Mapping[str,
         facts(about),
         paragraph(text(WORDS)),
         section("Outcomes", table("Outcomes", head, rows)),
-        section("Worst cases", *(_case(each) for each in found.worst[:WORST_MAX])),
+        section("Worst cases", *(_case(by_seed[bad.seed]) for bad in found.worst[:WORST_MAX])),
         section(
             "All cases",
             table("All cases", [text(name) for name in ("Seed", "Outcome", "Case")], every),
