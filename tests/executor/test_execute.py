@@ -134,6 +134,54 @@ async def test_the_intent_is_durable_before_anything_starts(bench: _Bench, tmp_p
     assert file.read_text().strip() == "1"
 
 
+class _PreparedCommand:
+    """What a shell got ready, and whether it was started or dropped."""
+
+    def __init__(self, bench: _Bench) -> None:
+        self._bench = bench
+        self.dropped = False
+        self.known: list[Kind] = []
+
+    async def run(self, job: Job) -> Result:
+        self.known = self._bench.told()
+        return Result(Outcome.RAN, 0, "prepared")
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+class _PreparingShell:
+    """A shell that is ready before the intent is written."""
+
+    def __init__(self, bench: _Bench) -> None:
+        self._bench = bench
+        self.prepared: list[_PreparedCommand] = []
+
+    def prepare(self, action: Action, job: Job) -> _PreparedCommand:
+        assert self._bench.told() in ([], [Kind.TOOL_CALL, Kind.TOOL_RESULT])
+        self.prepared.append(_PreparedCommand(self._bench))
+        return self.prepared[-1]
+
+    async def run(self, action: Action, job: Job) -> Result:
+        raise AssertionError(action)
+
+    async def recover(self, action: Action, job: Job) -> Result:
+        raise AssertionError(action)
+
+
+async def test_a_prepared_command_starts_behind_its_intent(bench: _Bench) -> None:
+    shell = _PreparingShell(bench)
+    executor = Executor(bench.store.intents, shell, ())
+    permit = await bench.permit(Action.shell("true"))
+    result, _ = await executor.execute(permit)
+    assert result.stdout == "prepared"
+    assert shell.prepared[0].known == [Kind.TOOL_CALL]
+    refused, entry = await executor.execute(permit)
+    assert (refused.outcome, entry) == (Outcome.REFUSED, None)
+    assert [command.dropped for command in shell.prepared] == [False, True]
+    assert shell.prepared[1].known == []
+
+
 async def test_a_permit_that_was_used_runs_nothing(bench: _Bench, tmp_path: Path) -> None:
     file = tmp_path / "count"
     permit = await bench.permit(Action.shell(f"echo x >> {file}"))

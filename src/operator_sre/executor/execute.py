@@ -21,7 +21,7 @@ from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
 from operator_sre.executor.tools.parameters import check_arguments
 
-__all__ = ["Executor", "Recovering"]
+__all__ = ["Executor", "Prepared", "Preparing", "Recovering"]
 
 # How often a running command asks how the kill switch stands.
 FOLLOW_S = 0.25
@@ -50,6 +50,27 @@ class Recovering(Protocol):
         ...
 
 
+class Prepared(Protocol):
+    """A command that a shell is ready to start, once."""
+
+    async def run(self, job: Job) -> Result:
+        """Start it, and do all that `Shell.run` does."""
+        ...
+
+    def drop(self) -> None:
+        """It is not to start."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A shell that can get ready for a command while its intent is being written."""
+
+    def prepare(self, action: Action, job: Job) -> Prepared | None:
+        """Get ready without starting anything; None where that is not possible at once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """The hands. Nothing runs without a permit, and nothing runs twice.
@@ -74,6 +95,12 @@ class Executor:
         The intent is durable before anything starts, so a crash leaves a trace, never a repeat.
         """
         generation = self.generation()
+        action = permit.action
+        timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
+        job = Job(permit.fingerprint, timeout_s, watch, confinement=permit.confinement)
+        prepared = None
+        if action.tool == SHELL and isinstance(self.shell, Preparing):
+            prepared = self.shell.prepare(action, job)
         try:
             # The intent is durable, and a cancellation while it is written leaves none open.
             beginning = asyncio.ensure_future(
@@ -81,18 +108,19 @@ class Executor:
             )
             try:
                 intent = await asyncio.shield(beginning)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._take_back(beginning))
+            except BaseException as error:
+                if prepared is not None:
+                    prepared.drop()
+                if isinstance(error, asyncio.CancelledError):
+                    await asyncio.shield(self._take_back(beginning))
                 raise
         except PermitError as error:
             data = {BUSY: True} if error.busy else {}
             return Result(Outcome.REFUSED, stderr=str(error), data=data), None
-        action = permit.action
-        timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
-        job = Job(permit.fingerprint, timeout_s, watch, confinement=permit.confinement)
         try:
             async with self._noting(intent, job) as noted:
-                result = await self._follow(self._run(action, noted), generation)
+                work = self._run(action, noted) if prepared is None else prepared.run(noted)
+                result = await self._follow(work, generation)
         except asyncio.CancelledError:
             cancelled = Result(Outcome.CANCELLED, stderr=INTERRUPTED)
             await asyncio.shield(self.intents.end(intent, cancelled))

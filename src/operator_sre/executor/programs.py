@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -19,11 +20,12 @@ from operator_sre.executor.spool import Spool
 from operator_sre.processes.identity import boot_time
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
 from operator_sre.processes.runner.client import RunnerClient
+from operator_sre.processes.runner.line import Line
 from operator_sre.processes.runner.output import KEPT_BYTES_MAX as OUTPUT_BYTES_MAX
 from operator_sre.processes.runner.records import output_folder
 from operator_sre.processes.runner.wire import Bounds, Done, Order
 
-__all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
+__all__ = ["OUTPUT_BYTES_MAX", "PreparedProgram", "Program", "Programs"]
 
 GRACE_S = 2.0
 LIMIT_S_MAX = 24 * 3600.0
@@ -62,29 +64,32 @@ class Programs:
         self._folder = folder
         self._runner = RunnerClient(folder)
 
+    def prepare(self, program: Program, job: Job) -> PreparedProgram | None:
+        """Get ready for a program where that takes no time; nothing starts by this."""
+        with contextlib.suppress(ValueError):
+            order = _order_of(program, job)
+            if (line := self._runner.prepare(order)) is not None:
+                return PreparedProgram(self, order, line)
+        return None
+
     async def run(self, program: Program, job: Job) -> Result:
         """Run it within its limits; never raises for what it does. Cancelled, it ends it first."""
         try:
-            order = Order(
-                id=job.id or secrets.token_hex(16),
-                argv=tuple(map(os.fsencode, program.argv)),
-                env=_encode(tuple(program.env.items())),
-                cwd=os.fsencode(program.cwd),
-                timeout_s=min(job.timeout_s, LIMIT_S_MAX),
-                grace_s=program.grace_s,
-                stdin=program.stdin,
-                ends_left=program.ends_left,
-                ends_alone=program.ends_alone,
-                bounds=program.bounds,
-            )
+            order = _order_of(program, job)
         except ValueError as error:
             why = f"The command cannot be encoded for this machine: {error}."
             return Result(Outcome.RAN, CANNOT_RUN, stderr=why, category=FailureCategory.SYNTAX)
+        return await self.run_order(order, job)
+
+    async def run_order(self, order: Order, job: Job, prepared: Line | None = None) -> Result:
+        """The same for an order, which may be prepared on a connection."""
         try:
-            done = await self._runner.run(order, watch=job.watch, started=job.started)
+            done = await self._runner.run(
+                order, watch=job.watch, started=job.started, prepared=prepared
+            )
         except ExecutorError as error:
             return Result(Outcome.REFUSED, stderr=str(error), category=FailureCategory.RESOURCE)
-        return self._result(done, program.argv[-1] if program.argv else "")
+        return self._result(done, os.fsdecode(order.argv[-1]) if order.argv else "")
 
     async def recover(self, job: Job) -> Result:
         """What became of a job whose operator is gone; waits for it where it still runs."""
@@ -154,6 +159,40 @@ class Programs:
             blocked=done.blocked,
             left=tuple(Left(each.process, each.name, each.ended) for each in done.left),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedProgram:
+    """A program that the runner is ready to start, once."""
+
+    programs: Programs
+    order: Order
+    line: Line
+
+    async def run(self, job: Job) -> Result:
+        """Start it and wait for its end, as `Programs.run` does."""
+        return await self.programs.run_order(self.order, job, self.line)
+
+    def drop(self) -> None:
+        """It is not to start."""
+        self.line.close()
+
+
+def _order_of(program: Program, job: Job) -> Order:
+    """ValueError when it has text that this machine cannot encode."""
+    return Order(
+        id=job.id or secrets.token_hex(16),
+        argv=tuple(map(os.fsencode, program.argv)),
+        env=_encode(tuple(program.env.items())),
+        cwd=os.fsencode(program.cwd),
+        timeout_s=min(job.timeout_s, LIMIT_S_MAX),
+        grace_s=program.grace_s,
+        stdin=program.stdin,
+        ends_left=program.ends_left,
+        ends_alone=program.ends_alone,
+        follows=job.watch is not None,
+        bounds=program.bounds,
+    )
 
 
 @lru_cache(maxsize=8)

@@ -297,8 +297,9 @@ def test_a_cell_says_why_it_cannot_become_a_command(tmp_path: Path) -> None:
     try:
         cell = zygote.build(Walls(), reads.fd, str(tmp_path))
         cell.confirm()
+        cell.prepare(Command([b"x"], {}, b"/no/such/folder"), (0, 1, 2))
         with pytest.raises(FileNotFoundError) as caught:
-            cell.become(Command([b"x"], {}, b"/no/such/folder"), (0, 1, 2))
+            cell.start()
         assert caught.value.filename == b"/no/such/folder"
         os.waitpid(cell.pid, 0)
         os.close(cell.listener)

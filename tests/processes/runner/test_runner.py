@@ -17,12 +17,20 @@ import pytest
 
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
-from operator_sre.processes.identity import process_of
+from operator_sre.processes.identity import process_of, tree_of
 from operator_sre.processes.runner.client import RunnerClient
-from operator_sre.processes.runner.line import dial
+from operator_sre.processes.runner.line import Line, dial
 from operator_sre.processes.runner.places import SOCKET, listens, peer_of, reachable
 from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims
-from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
+from operator_sre.processes.runner.wire import (
+    Attach,
+    Begin,
+    Bounds,
+    Done,
+    Order,
+    Unknown,
+    decode_request,
+)
 from tests.processes.runners import end_runner, runner_of
 from tests.processes.waiting import eventually, gone, pids_in
 
@@ -130,6 +138,69 @@ async def test_a_runner_that_dies_makes_it_unknown_and_its_limit_holds(
     assert "killed" in done.error
     assert gone(pids_in(tmp_path / "pids"))
     assert await RunnerClient(folder).run(order) == done
+
+
+def _children(folder: Path) -> set[int]:
+    """The processes below the runner: the one that forks cells, and the cells."""
+    return {process.pid for process in tree_of(_runner(folder).pid)}
+
+
+async def _prepare(client: RunnerClient, order: Order) -> Line:
+    """A job that is prepared on a connection that the client has by then."""
+    await client.run(msgspec.structs.replace(order, id=secrets.token_hex(8), argv=(b"/bin/true",)))
+    line = client.prepare(order)
+    assert line is not None
+    return line
+
+
+async def test_a_prepared_job_starts_when_it_is_run_and_once(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    order = _order(f"echo ran >> {tmp_path}/runs; echo fine")
+    order = msgspec.structs.replace(order, bounds=Bounds(writable=None))
+    line = await _prepare(client, order)
+    await client.run(_order("true"))  # which the runner does behind it
+    assert not (tmp_path / "runs").exists()
+    assert order.id not in [claim.id for claim in live_claims(folder)]
+    done = await client.run(order, prepared=line)
+    assert (done.exit_code, done.stdout) == (0, b"fine\n")
+    assert await RunnerClient(folder).run(order) == done
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+async def test_a_prepared_job_that_is_dropped_never_runs(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    order = _order(f"echo ran >> {tmp_path}/runs")
+    order = msgspec.structs.replace(order, bounds=Bounds(writable=None))
+    line = await _prepare(client, order)
+    await eventually(lambda: len(_children(folder)) == 2)
+    line.close()
+    await eventually(lambda: len(_children(folder)) == 1)
+    assert isinstance(await RunnerClient(folder).attach(order.id), Unknown)
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_another_request_drops_what_was_prepared(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    order = _order(f"echo ran >> {tmp_path}/runs; echo fine")
+    order = msgspec.structs.replace(order, bounds=Bounds(writable=None))
+    line = await _prepare(client, order)
+    await line.send(Attach("another-job"))
+    assert isinstance(await line.next(), Unknown)
+    await line.send(Begin(order.id))
+    with pytest.raises(ConnectionError):
+        await line.next()
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_job_whose_runner_died_prepared_runs_once(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    order = _order(f"echo ran >> {tmp_path}/runs; echo fine")
+    order = msgspec.structs.replace(order, bounds=Bounds(writable=None))
+    line = await _prepare(client, order)
+    end_runner(folder, signal.SIGKILL)
+    done = await client.run(order, prepared=line)
+    assert (done.exit_code, done.stdout) == (0, b"fine\n")
+    assert (tmp_path / "runs").read_text() == "ran\n"
 
 
 async def test_a_runner_that_died_meanwhile_is_replaced(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from operator_protocols.ports import Job
 from operator_sre.enforcement import why_not_confined
 from operator_sre.executor.box import TEMPORARY, box_words
 from operator_sre.executor.hidden import Hidden, bounds_of
-from operator_sre.executor.programs import Program, Programs
+from operator_sre.executor.programs import PreparedProgram, Program, Programs
 from operator_sre.executor.transports import git
 from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
 
@@ -79,19 +79,38 @@ class LocalShell:
         self._gives = gives
         self._hidden = hidden or Hidden((), tuple)
 
+    def prepare(self, action: Action, job: Job) -> PreparedProgram | None:
+        """Get ready for a confined command, unless it is given secrets: they wait for its start."""
+        try:
+            given = self._gives(action)
+        except OperatorError:  # `run` says why
+            return None
+        if job.confinement is None or given:
+            return None
+        program = self._program_of(action, job, given)
+        if isinstance(program, Result) or program.bounds is None:
+            return None
+        return self._programs.prepare(program, job)
+
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
+        try:
+            given = self._gives(action)
+        except OperatorError as error:  # a secret that it should be given cannot be had
+            why = str(error)
+            return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
+        program = self._program_of(action, job, given)
+        return program if isinstance(program, Result) else await self._programs.run(program, job)
+
+    def _program_of(self, action: Action, job: Job, given: Mapping[str, str]) -> Program | Result:
+        """What is started, or why nothing is."""
         if action.venv and (
             why := (shadowed_by(action.venv, ENVIRONMENT["PATH"]) or not_ours(action.venv))
         ):
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         env = with_venv(ENVIRONMENT, action.venv) if action.venv else dict(ENVIRONMENT)
         env |= {name: os.environ[name] for name in action.passes if name in os.environ}
-        try:
-            env |= self._gives(action)
-        except OperatorError as error:  # a secret that it should be given cannot be had
-            why = str(error)
-            return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
+        env |= given
         argv = action.argv or (SHELL, "-c", git.shell_line(action.command))
         bounds = None
         if job.confinement is not None:
@@ -102,8 +121,7 @@ class LocalShell:
         if bounds is not None and bounds.writable is not None and why_not_confined():
             argv, bounds = (*box_words(bounds, action.cwd), *argv), None
             env["TMPDIR"] = TEMPORARY
-        program = Program(argv, env, cwd=action.cwd, ends_left=only_reads, bounds=bounds)
-        return await self._programs.run(program, job)
+        return Program(argv, env, cwd=action.cwd, ends_left=only_reads, bounds=bounds)
 
     async def recover(self, action: Action, job: Job) -> Result:
         """What became of a job whose operator is gone."""

@@ -12,6 +12,7 @@ from operator_protocols.errors import ConfigError, ExecutorError, MissingExtraEr
 from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Engine
 from operator_sre.executor.docker.engine import EngineError
+from operator_sre.executor.execute import Prepared, Preparing
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.docker import DockerWire
@@ -61,6 +62,16 @@ class Shells:
         self._targets = targets
         self._remotes = remotes
         self._open: dict[Place, RemoteShell] = {}
+
+    def prepare(self, action: Action, job: Job) -> Prepared | None:
+        """Get ready for a command on this machine; other places cannot."""
+        try:
+            is_here = isinstance(self._place_of(action.target), Here)
+        except ConfigError:  # `run` says why
+            return None
+        if is_here and isinstance(self._local, Preparing):
+            return self._local.prepare(action, job)
+        return None
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it where its target is; never raises for what the command does."""

@@ -94,6 +94,7 @@ class Cell:
         self.listener = -1
         self._line = line
         self._confirmed = False
+        self._cwd = b""
         line.settimeout(ANSWER_S_MAX)
 
     @property
@@ -127,24 +128,30 @@ class Cell:
                 os.close(pidfd)
         self._confirmed = True
 
-    def become(self, command: Command, descriptors: Sequence[int]) -> None:
-        """Start the command with these as stdin, stdout and stderr.
-
-        OSError when it cannot start; its `filename` is set when the working directory is at fault.
-        """
+    def prepare(self, command: Command, descriptors: Sequence[int]) -> None:
+        """Give it a command, with these as stdin, stdout and stderr; it waits for `start`."""
         pairs = [name + b"=" + value for name, value in command.env.items()]
         words = [command.cwd, b"%d" % command.cpu_s, b"%d" % len(command.argv)]
         words += [*command.argv, *pairs]
         if any(b"\0" in word for word in words):
             raise ValueError("embedded null byte")
         text = b"\0".join(words)
+        self._cwd = command.cwd
+        socket.send_fds(self._line, [zygote.SIZE.pack(len(text))], list(descriptors))
+        self._line.sendall(text)
+
+    def start(self) -> None:
+        """Let it become its command.
+
+        OSError when it cannot start; its `filename` is set when the working directory is at fault.
+        """
         with contextlib.closing(self._line) as line:
-            socket.send_fds(line, [zygote.SIZE.pack(len(text))], list(descriptors))
-            line.sendall(text)
+            with contextlib.suppress(BrokenPipeError):  # it has failed, and its answer tells why
+                line.send(zygote.START)
             answer = line.recv(zygote.FAILED.size)
         if answer:
             number, in_folder = zygote.FAILED.unpack(answer)
-            raise OSError(number, os.strerror(number), command.cwd if in_folder else None)
+            raise OSError(number, os.strerror(number), self._cwd if in_folder else None)
 
     def discard(self) -> None:
         """End a cell that has become nothing; the runner collects it like any child."""

@@ -17,6 +17,7 @@ import fcntl
 import logging
 import os
 import re
+import select
 import signal
 import stat
 import struct
@@ -133,6 +134,15 @@ class Guard:
         self._workers.close()
         self._lookups.close()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the kernel says that no process has this filter any more. Old ones never do."""
+        if self.listener < 0:
+            return False
+        poller = select.poll()
+        poller.register(self.listener, 0)
+        return any(events & select.POLLHUP for _, events in poller.poll(0))
+
     def report(self, text: str) -> None:
         """Remember what the command tried and may not; it chose the names in it."""
         shown = "".join(each if each.isprintable() else "?" for each in text[:REPORT_CHARS_MAX])
@@ -146,6 +156,8 @@ class Guard:
         except OSError as error:
             if error.errno not in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
                 self.close()
+            elif self.is_over:
+                asyncio.get_running_loop().remove_reader(self.listener)
             return
         key, thread, _, number, _, _, *arguments = NOTICE.unpack(notice)
         call = Call(key, thread, name_of(number), tuple(arguments))

@@ -16,7 +16,7 @@ import resource
 import struct
 import sys
 
-__all__ = ["FAILED", "READY", "SIZE", "main"]
+__all__ = ["FAILED", "READY", "SIZE", "START", "main"]
 
 CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x2_0000, 0x1000_0000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 0x2, 0x4, 0x1000, 0x4000, 0x8_0000
@@ -34,6 +34,8 @@ REQUEST_BYTES_MAX = 128 * 1024
 READY = struct.Struct("<i")
 FAILED = struct.Struct("<i?")
 SIZE = struct.Struct("<I")
+# What a cell that has its command waits for.
+START = b"!"
 
 # Keeps the interpreter lock through a fork, so that no other thread ever holds it.
 _held = ctypes.PyDLL(None, use_errno=True)
@@ -172,7 +174,7 @@ def _set_oom_score(text: bytes) -> None:
 
 
 def _become(line: _socket.socket) -> None:
-    """Wait for a command and become it; tell why when that fails."""
+    """Wait for a command, and for the word to become it; tell why when that fails."""
     head, descriptors = _receive(line, SIZE.size)
     if len(head) < SIZE.size or len(descriptors) != 3:
         return  # the runner is gone, or does not need this cell any more
@@ -186,7 +188,7 @@ def _become(line: _socket.socket) -> None:
     cwd, cpu_s, count, *words = text.split(b"\0")
     argv, pairs = words[: int(count)], words[int(count) :]
     env = {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
-    _prctl(PR_SET_PDEATHSIG, 0)
+    _prctl(PR_SET_PDEATHSIG, 0)  # from here on it ends when the line does
     in_folder = True
     try:
         for place, descriptor in enumerate(descriptors):
@@ -203,6 +205,8 @@ def _become(line: _socket.socket) -> None:
                 folder + b"/" + name for folder in env.get(b"PATH", b"/bin:/usr/bin").split(b":")
             ]
         number = errno.ENOENT
+        if line.recv(len(START)) != START:
+            return  # it is not to start
         for path in paths:
             try:
                 os.execve(path, argv, env)  # noqa: S606  that is what it is for

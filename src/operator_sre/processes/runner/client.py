@@ -21,11 +21,13 @@ from operator_sre.processes.runner.places import LOG
 from operator_sre.processes.runner.records import output_folder
 from operator_sre.processes.runner.wire import (
     Attach,
+    Begin,
     Done,
     End,
     Leave,
     More,
     Order,
+    Prepare,
     Started,
     Unknown,
 )
@@ -45,20 +47,33 @@ class RunnerClient:
         self._folder = folder
         self._spare: list[Line] = []
 
+    def prepare(self, order: Order) -> Line | None:
+        """Let a runner that is there get ready for a job; the connection on which `run` starts it.
+
+        Nothing starts by this, and closing the connection drops what was prepared.
+        """
+        line = self._spare.pop() if self._spare else None
+        if line is not None and not line.offer(Prepare(order)):
+            if line.close.alive:
+                self._spare.append(line)
+            return None
+        return line
+
     async def run(
         self,
         order: Order,
         *,
         watch: Watch | None = None,
         started: Callable[[Process], None] | None = None,
+        prepared: Line | None = None,
     ) -> Done:
         """Run a job and wait for its end. A job that was started before is only waited for.
 
         Cancelled, it has the job ended and waits for that. ExecutorError when nothing began.
         """
-        if watch is not None:
+        if watch is not None and not order.follows:
             order = msgspec.structs.replace(order, follows=True)
-        answer = await self._answer(order, watch, started)
+        answer = await self._answer(order, watch, started, prepared)
         if isinstance(answer, Unknown):
             raise ExecutorError(f"Job {order.id[:12]} can no longer start.")
         return answer
@@ -81,6 +96,7 @@ class RunnerClient:
         request: Order | Attach,
         watch: Watch | None,
         started: Callable[[Process], None] | None,
+        prepared: Line | None = None,
     ) -> Done | Unknown:
         follower = None
         if watch is not None:
@@ -92,8 +108,10 @@ class RunnerClient:
                     patience_s = None
                 else:
                     patience_s = request.timeout_s + request.grace_s + LATE_S_MAX
-                async with asyncio.timeout(patience_s), self._line() as line:
-                    answer = await _wait(line, request, follower, started)
+                async with asyncio.timeout(patience_s), self._line(prepared) as line:
+                    first = request if prepared is None else Begin(request.id)
+                    prepared = None
+                    answer = await _wait(line, first, follower, started)
             except TimeoutError:
                 return Done(request.id, None, error="The runner does not answer.")
             except ConnectionError:
@@ -109,9 +127,10 @@ class RunnerClient:
         return Done(request.id, None, error=f"The runner keeps crashing. {self._look()}")
 
     @asynccontextmanager
-    async def _line(self) -> AsyncIterator[Line]:
+    async def _line(self, line: Line | None) -> AsyncIterator[Line]:
         """A connection for one job; whatever goes wrong, it is not used for another."""
-        line = self._spare.pop() if self._spare else await self._connect()
+        if line is None:
+            line = self._spare.pop() if self._spare else await self._connect()
         try:
             yield line
         except BaseException:
@@ -138,7 +157,7 @@ class RunnerClient:
 
 async def _wait(
     line: Line,
-    request: Order | Attach,
+    request: Order | Begin | Attach,
     follower: Follower | None,
     started: Callable[[Process], None] | None,
 ) -> Done | Unknown:
@@ -153,7 +172,7 @@ async def _wait(
                 case Done() | Unknown():
                     return event
     except asyncio.CancelledError:
-        if isinstance(request, Order):  # attaching alone does not stop the job
+        if not isinstance(request, Attach):  # attaching alone does not stop the job
             # Have a job ended, and wait until it is, so that nothing of it runs on behind our back.
             with contextlib.suppress(ConnectionError, TimeoutError):
                 await line.send(End(request.id))

@@ -42,12 +42,14 @@ from operator_sre.processes.runner.wire import (
     LINE_BYTES_MAX,
     PROTOCOL,
     Attach,
+    Begin,
     Done,
     End,
     Event,
     Leave,
     More,
     Order,
+    Prepare,
     Request,
     Started,
     Unknown,
@@ -75,26 +77,62 @@ BUFFER_BYTES_MAX = 1024 * 1024
 log = logging.getLogger(__name__)
 
 
-class _Client:
-    """One connection, and what it waits for."""
+class _Client(asyncio.Protocol):
+    """One connection, and the job that is prepared on it. Each line of it is a request."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self.writer = writer
+    transport: asyncio.Transport
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.prepared: RunnerJob | None = None
+        self._heard = bytearray()
         self._greeting = PROTOCOL.encode()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Only the user whose runner this is, and root, may ask."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if not self._runner.welcome(self, peer_of(transport.get_extra_info("socket"))):
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Do what is asked; a client that says something else is disconnected."""
+        searched = len(self._heard)
+        self._heard += data
+        try:
+            while (end := self._heard.find(b"\n", searched)) >= 0 and not self.is_gone:
+                line = bytes(self._heard[:end])
+                del self._heard[: end + 1]
+                searched = 0
+                self._runner.do(decode_request(line), self)
+            if len(self._heard) > LINE_BYTES_MAX:
+                raise ValueError("it says too much at once")
+        except (OSError, ValueError, msgspec.MsgspecError) as problem:
+            log.warning("a client disconnected: %s", problem)
+            self.transport.abort()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """What was prepared for it does not start."""
+        self._runner.part(self)
 
     def tell(self, event: Event) -> None:
         """Send an event, unless the client is gone; the first one carries the version."""
-        if self.writer.is_closing():
+        if self.is_gone:
             return
-        self.writer.write(self._greeting + encode(event))
+        self.transport.write(self._greeting + encode(event))
         self._greeting = b""
-        if self.writer.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
-            self.writer.transport.abort()  # it asks and does not listen
+        if self.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
+            self.transport.abort()  # it asks and does not listen
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it hears nothing more."""
+        return self.transport.is_closing()
 
     @property
     def slow(self) -> bool:
         """It has not heard the last things yet."""
-        return self.writer.transport.get_write_buffer_size() > 0
+        return self.transport.get_write_buffer_size() > 0
 
 
 class Runner:
@@ -133,9 +171,9 @@ class Runner:
             orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
             self._orphans[claim.id] = orphan
             self._keep(self._outlive(orphan))
-        # Not `start_unix_server`: since Python 3.13 it looks up the path the socket was bound to,
+        # Not `create_unix_server`: since Python 3.13 it looks up the path the socket was bound to,
         # and in a deep folder that path led through a descriptor that is closed by now.
-        server = await asyncio.start_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
+        server = await loop.create_server(lambda: _Client(self), sock=listener)
         idle = asyncio.create_task(self._leave_when_idle())
         await self._over.wait()
         server.close()
@@ -148,37 +186,44 @@ class Runner:
         del self._orphans[orphan.id]
         self._end(done)
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Only the user whose runner this is, and root.
-        if len(self._clients) >= CLIENTS_MAX or peer_of(writer.get_extra_info("socket")) not in (
-            None,
-            0,
-            os.getuid(),
-        ):
-            writer.close()
-            return
-        client = _Client(writer)
+    def welcome(self, client: _Client, user: int | None) -> bool:
+        """Whether a new client may ask."""
+        if len(self._clients) >= CLIENTS_MAX or user not in (None, 0, os.getuid()):
+            return False
         self._clients.add(client)
-        try:
-            while line := await reader.readline():
-                if self._over.is_set():  # the client finds another runner, which knows all of this
-                    break
-                self._do(decode_request(line), client)
-        except (OSError, ValueError, msgspec.MsgspecError) as problem:
-            log.warning("a client disconnected: %s", problem)
-        finally:
-            self._clients.discard(client)
-            # Without clients, jobs that must not run alone end.
-            for job, waiting in self._waiting.items():
-                left = [each for each in waiting if each[0] is not client]
-                runner_job = self._jobs.get(job)
-                if waiting and not left and runner_job is not None and runner_job.order.ends_alone:
-                    runner_job.cancel()
-                waiting[:] = left
-            writer.close()
+        return True
 
-    def _do(self, request: Request, client: _Client) -> None:
+    def part(self, client: _Client) -> None:
+        """A client is gone. Without clients, jobs that must not run alone end."""
+        self._clients.discard(client)
+        if client.prepared is not None:
+            client.prepared.drop()
+        for job, waiting in self._waiting.items():
+            left = [each for each in waiting if each[0] is not client]
+            runner_job = self._jobs.get(job)
+            if waiting and not left and runner_job is not None and runner_job.order.ends_alone:
+                runner_job.cancel()
+            waiting[:] = left
+
+    def do(self, request: Request, client: _Client) -> None:
+        """Do what a client asks."""
+        if self._over.is_set():  # the client finds another runner, which knows all of this
+            client.transport.close()
+            return
+        prepared, client.prepared = client.prepared, None
+        if prepared is not None and not (
+            isinstance(request, Begin) and request.id == prepared.order.id
+        ):
+            prepared.drop()
+            prepared = None
         match request:
+            case Prepare():
+                client.prepared = self._create_job(request.order)
+                client.prepared.prepare()
+            case Begin():
+                if prepared is None:
+                    raise ValueError("it begins a job that is not prepared")
+                self._begin(prepared.order, client, prepared)
             case Order():
                 self._begin(request, client)
             case Attach():
@@ -191,29 +236,35 @@ class Runner:
                 elif orphan := self._orphans.get(request.id):
                     self._keep(orphan.end())
 
-    def _begin(self, order: Order, client: _Client) -> None:
+    def _create_job(self, order: Order) -> RunnerJob:
+        return RunnerJob(
+            order,
+            output_folder(self._records.folder, order.id),
+            strays=self._strays,
+            hold=self._keeper.hold,
+            spoke=self._note_output,
+            over=self._finish_job,
+        )
+
+    def _begin(self, order: Order, client: _Client, prepared: RunnerJob | None = None) -> None:
         ends_at = time.time() + order.timeout_s
         claim = Claim(order.id, boot_id(), ends_at, order.grace_s)
         try:
             if self._records.has_begun(order.id):
+                if prepared is not None:
+                    prepared.drop()
                 self._attach(order.id, client, follows=order.follows)
                 return
             if len(self._jobs) >= JOBS_MAX:
                 raise OSError(f"{JOBS_MAX} commands are running already")
             self._records.claim(claim)
         except (OSError, ValueError) as problem:
+            if prepared is not None:
+                prepared.drop()
             why = f"The command cannot be started: {problem}."
             client.tell(Done(order.id, None, error=why, refused=True))
             return
-        folder = output_folder(self._records.folder, order.id)
-        runner_job = RunnerJob(
-            order,
-            folder,
-            strays=self._strays,
-            hold=self._keeper.hold,
-            spoke=self._note_output,
-            over=self._finish_job,
-        )
+        runner_job = prepared or self._create_job(order)
         self._jobs[order.id] = runner_job
         self._waiting[order.id] = [(client, order.follows)]
         runner_job.start()

@@ -68,6 +68,8 @@ class RunnerJob:
         self.order = order
         self._hold = hold
         self._confined: ConfinedCommand | None = None
+        # Our ends of the stdin, stdout and stderr of a prepared command.
+        self._prepared = (-1, -1, -1)
         self.pid: int | None = None
         self._process: Process | None = None
         self._born = self._died = 0.0
@@ -84,15 +86,31 @@ class RunnerJob:
         self._timed_out = self._cancelled = self._finished = False
         self._feeding: memoryview | None = None
 
+    def prepare(self) -> None:
+        """Have a confined process ready that waits for `start`, which says why there is none."""
+        if self.order.bounds is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._prepare_confined()
+
+    def drop(self) -> None:
+        """Let what was prepared end without a start."""
+        if self._confined is not None:
+            self._confined.drop()
+            self._confined = None
+            for fd in {*self._prepared} - {-1}:
+                os.close(fd)
+
     def start(self) -> None:
         """Start its process; a failed start ends the job at once."""
         order = self.order
-        env = dict(pair.partition(b"=")[::2] for pair in order.env)
-        env[MARK.encode()] = mark_of(order.id).encode()
-        self._born = born_now()
+        self._begun, self._born = time.monotonic(), born_now()
         try:
-            start = self._start_free if order.bounds is None else self._start_confined
-            self.pid, pipes = start(env)
+            if order.bounds is None:
+                self.pid, pipes = self._start_free()
+            else:
+                if self._confined is None:
+                    self._prepare_confined()
+                self.pid, pipes = self._start_confined()
         except (OSError, ValueError, IndexError, OverflowError) as problem:
             why, number = _not_started(problem, order)
             self._finish(error=why, number=number)
@@ -102,12 +120,16 @@ class RunnerJob:
         if self._confined is not None:
             self._loop.call_later(WEIGH_S, self._weigh)
 
-    def _start_free(self, env: dict[bytes, bytes]) -> tuple[int, tuple[int, int, int]]:
+    def _environment(self) -> dict[bytes, bytes]:
+        env = dict(pair.partition(b"=")[::2] for pair in self.order.env)
+        return env | {MARK.encode(): mark_of(self.order.id).encode()}
+
+    def _start_free(self) -> tuple[int, tuple[int, int, int]]:
         """Its pid, and our ends of its stdin, stdout and stderr; -1 for no stdin."""
         popen = subprocess.Popen(
             self.order.argv,
             cwd=self.order.cwd,
-            env=env,
+            env=self._environment(),
             stdin=subprocess.PIPE if self.order.stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -119,8 +141,8 @@ class RunnerJob:
         pipes = [_detach_pipe(each) for each in (popen.stdin, popen.stdout, popen.stderr)]
         return popen.pid, (pipes[0], pipes[1], pipes[2])
 
-    def _start_confined(self, env: dict[bytes, bytes]) -> tuple[int, tuple[int, int, int]]:
-        """The same, in a cell. What cannot be confined does not start."""
+    def _prepare_confined(self) -> None:
+        """Give the command to a cell. What cannot be confined does not start."""
         opened: list[int] = []
 
         def pipe() -> tuple[int, int]:
@@ -135,8 +157,7 @@ class RunnerJob:
                 opened.append(stdin)
             (out, stdout), (err, stderr) = pipe(), pipe()
             confined = self._hold(self.order, lambda: [each.pid for each in self._remaining()])
-            self._confined = confined
-            confined.start(env, (stdin, stdout, stderr))
+            confined.prepare(self._environment(), (stdin, stdout, stderr))
         except BaseException:
             for fd in opened:
                 os.close(fd)
@@ -145,7 +166,18 @@ class RunnerJob:
             os.close(fd)
         for fd in {feed, out, err} - {-1}:
             os.set_blocking(fd, False)
-        return confined.pid, (feed, out, err)
+        self._confined, self._prepared = confined, (feed, out, err)
+
+    def _start_confined(self) -> tuple[int, tuple[int, int, int]]:
+        """Let the cell become the command; the same answer."""
+        assert self._confined is not None
+        try:
+            self._confined.start()
+        except BaseException:
+            for fd in {*self._prepared} - {-1}:
+                os.close(fd)
+            raise
+        return self._confined.pid, self._prepared
 
     def _weigh(self) -> None:
         """End it when all of it together has more memory than it may."""
@@ -248,6 +280,8 @@ class RunnerJob:
         no list: they are listed again while the kernel says that its group has members.
         """
         left: tuple[Process, ...] = ()
+        if self.is_confined and self._confined is not None and self._confined.is_over:
+            return left
         for _ in range(LISTS_MAX):
             left = tuple(self._strays(self))
             if left or not self._has_group():
@@ -307,9 +341,9 @@ class RunnerJob:
             left=tuple(Remains(each, name_of(each.pid), ended) for each in left[:LEFT_MAX]),
             blocked=tuple(self._confined.blocked) if self._confined is not None else (),
         )
+        self._over(self, done)
         if self._confined is not None:
             self._confined.close()
-        self._over(self, done)
 
     def _watch_pipes(self, feed: int, out: int, err: int) -> None:
         for stream, fd in ((1, out), (2, err)):

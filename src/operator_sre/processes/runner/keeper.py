@@ -30,7 +30,7 @@ _OWN_FILES = {b"NSTAT_HISTORY": b"nstat", b"BLKID_FILE": b"blkid"}
 
 
 class ConfinedCommand:
-    """One command in its cell, from its start to `close`."""
+    """One command in its cell, from `prepare` to `close`."""
 
     def __init__(
         self, keeper: Keeper, order: Order, cell: Cell, others: Callable[[], Iterable[int]]
@@ -59,24 +59,46 @@ class ConfinedCommand:
                 lambda: usage_of((self.pid, *self._others()), memory=False).tasks,
                 disk_programs=bounds.programs if "disks" in bounds.abilities else (),
             )
+            cell.listener = -1  # the guard closes it
 
     @property
     def blocked(self) -> Sequence[str]:
         """What it tried and may not."""
         return self._guard.blocked if self._guard is not None else ()
 
-    def start(self, env: dict[bytes, bytes], descriptors: Sequence[int]) -> None:
-        """Let the cell become the command; OSError when that cannot start."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the kernel says that no process of it is left."""
+        return self._guard is not None and self._guard.is_over
+
+    def prepare(self, env: dict[bytes, bytes], descriptors: Sequence[int]) -> None:
+        """Give the cell the command, which waits for `start`; OSError when there can be none."""
         order = self._order
         if self._guard is not None:
-            self._guard.start()
             temporary = os.fsencode(self._cell.temporary)
             own = {name: temporary + b"/" + file for name, file in _OWN_FILES.items()}
             env = {**env, TEMPORARY: temporary, **own}
         try:
             cpu_s = int(order.timeout_s) + 1 if self._guard is not None else 0
-            command = Command(order.argv, env, order.cwd, cpu_s)
-            self._cell.become(command, descriptors)
+            self._cell.prepare(Command(order.argv, env, order.cwd, cpu_s), descriptors)
+            if self._guard is not None:
+                self._guard.start()
+        except BaseException:
+            self.drop()
+            raise
+        self._keeper.prepared.add(self)
+
+    def drop(self) -> None:
+        """Let the cell end without becoming the command."""
+        self._keeper.prepared.discard(self)
+        self.close()
+        self._cell.discard()
+
+    def start(self) -> None:
+        """Let the cell become the command; OSError when that cannot start."""
+        self._keeper.prepared.discard(self)
+        try:
+            self._cell.start()
         except BaseException:
             self.close()
             raise
@@ -116,12 +138,13 @@ class Keeper:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.prepared: set[ConfinedCommand] = set()
         self._cells = Cells(folder)
         self._usual: Walls | None = None
 
     def without_cells(self, pids: set[int]) -> set[int]:
         """The commands among some children of the runner."""
-        return self._cells.without_cells(pids)
+        return self._cells.without_cells(pids) - {each.pid for each in self.prepared}
 
     def hold(self, order: Order, others: Callable[[], Iterable[int]]) -> ConfinedCommand:
         """A cell for an order; `others` are its processes that left its own process's tree."""

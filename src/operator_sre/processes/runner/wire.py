@@ -10,6 +10,7 @@ __all__ = [
     "LINE_BYTES_MAX",
     "PROTOCOL",
     "Attach",
+    "Begin",
     "Bounds",
     "Done",
     "End",
@@ -17,6 +18,7 @@ __all__ = [
     "Leave",
     "More",
     "Order",
+    "Prepare",
     "Remains",
     "Request",
     "Started",
@@ -27,7 +29,7 @@ __all__ = [
 ]
 
 # Both sides have to mean the same by every field; the tag of an order changes along with it.
-PROTOCOL = "operator-runner-3\n"
+PROTOCOL = "operator-runner-4\n"
 # Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
 LINE_BYTES_MAX = 6 * 1024 * 1024
 
@@ -70,6 +72,21 @@ class Order(msgspec.Struct, frozen=True, tag="order-3"):
     ends_alone: bool = False
     follows: bool = False
     bounds: Bounds | None = None
+
+
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Get ready for an order. It starts with `Begin` on the same connection, and without it never.
+
+    Any other request, and the end of the connection, drop what was prepared.
+    """
+
+    order: Order
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Start the job that was prepared on this connection."""
+
+    id: str
 
 
 class Attach(msgspec.Struct, frozen=True, tag="attach"):
@@ -148,7 +165,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     blocked: tuple[str, ...] = ()
 
 
-Request = Order | Attach | End | Leave
+Request = Order | Prepare | Begin | Attach | End | Leave
 Event = Started | More | Unknown | Done
 
 _encoder = msgspec.json.Encoder()
