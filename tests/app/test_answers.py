@@ -45,7 +45,7 @@ from operator_sre.contract.messages import (
     ValidateAgentProjectRequest,
     ValidationIssue,
 )
-from operator_sre.contract.promises import checked
+from operator_sre.contract.promises import check_document
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 
 pytestmark = pytest.mark.asyncio
@@ -68,19 +68,19 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 def _summary(keeper: Shopkeeper, run: str) -> SummarizeRunResponse:
     found = summarize_run(keeper.app, SummarizeRunRequest(run_id=run))
-    checked(found)
+    check_document(found)
     return found
 
 
 def _failure(keeper: Shopkeeper, run: str) -> ExplainFailureResponse:
     found = explain_failure(keeper.app, ExplainFailureRequest(run_id=run))
-    checked(found)
+    check_document(found)
     return found
 
 
 def _next(keeper: Shopkeeper, run: str = "") -> NextActionResponse:
     found = next_action(keeper.app, NextActionRequest(run_id=run))
-    checked(found)
+    check_document(found)
     return found
 
 
@@ -121,7 +121,7 @@ async def test_what_the_policy_blocks_fails_a_run_and_is_explained_by_its_rule(s
 
 def _timeline(keeper: Shopkeeper, run: str) -> tuple[TimelineEvent, ...]:
     found = run_timeline(keeper.app, GetRunTimelineRequest(run_id=run))
-    checked(found)
+    check_document(found)
     return found.events
 
 
@@ -230,7 +230,7 @@ async def test_questions_are_answered_for_any_face(shop: Open) -> None:
         asked = RecommendPolicyPatchRequest(request="allow host api.example.com")
         before = (keeper.app.config.home.parent / "policy.yaml").read_bytes()
         patch = await recommend_patch(keeper.app, asked)
-        checked(patch)
+        check_document(patch)
         assert (keeper.app.config.home.parent / "policy.yaml").read_bytes() == before
         waiting = _next(keeper)
         assert waiting.confirmation == patch.confirmation

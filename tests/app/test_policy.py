@@ -145,7 +145,11 @@ def test_two_policies_are_compared_by_what_follows_from_them(tmp_path: Path) -> 
     old.write_text(text_of())
     new.write_text(text_of(safe=[RULE], overrides=[OVERRIDE]))
     compared = compare_policies(old, new)
-    assert {change.what for change in compared.changes} == {"rule depth", "rule dd", "override dd"}
+    assert {change.subject for change in compared.changes} == {
+        "rule depth",
+        "rule dd",
+        "override dd",
+    }
     judged = {one.command: (one.old, one.new) for one in compared.commands}
     assert judged["jobctl depth"] == (Level.REVIEW, Level.SAFE)
     assert judged["dd if=/dev/urandom of=x"] == (Level.BLOCKED, Level.REVIEW)

@@ -56,7 +56,7 @@ from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
 from operator_sre.gate import Way
 from operator_sre.gate.policy import PolicyRule, Rulebook
-from operator_sre.gate.policy.difference import PolicyChange
+from operator_sre.gate.policy.difference import Effect
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.ledger.verify import Report
 from operator_sre.operations import all_operations
@@ -306,7 +306,7 @@ DOCUMENTS: dict[str, Shape] = {
     "policy change": {"confirmation": Confirmation},
     "policy check": {"policy": policy.Checked},
     "policy diff": {
-        "changes": list[PolicyChange],
+        "changes": [{"effect": Effect, "what": str, "sentence": str}],
         "commands": list[policy.Judged],
         "judged": int,
     },

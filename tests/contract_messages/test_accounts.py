@@ -29,7 +29,7 @@ from operator_sre.contract.accounts import (
 )
 from operator_sre.contract.evidence import of_command, of_rule
 from operator_sre.contract.messages import EvidenceRef, RunStatus
-from operator_sre.contract.promises import checked
+from operator_sre.contract.promises import check_document
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.policy import built_in
 from operator_sre.gate.policy.load import book_of
@@ -86,8 +86,8 @@ def test_a_failed_run_always_has_a_category() -> None:
     summary = summary_of(facts)
     assert summary.error_category is ErrorCategory.AGENT_RUNTIME_EXCEPTION
     assert summary.duration_ms == 2000
-    checked(summary)
-    checked(failure_of(facts, _rule))
+    check_document(summary)
+    check_document(failure_of(facts, _rule))
 
 
 def test_a_denied_run_names_the_rule_and_what_stood_in_the_way() -> None:
@@ -120,7 +120,7 @@ def test_every_end_of_a_run_has_one_thing_to_do_next() -> None:
     }
     for action, facts in cases.items():
         found = next_of(facts)
-        checked(found)
+        check_document(found)
         assert found.next_action is action
     assert next_of(_facts("running", waiting=waiting)).rationale == waiting.sentence
     assert next_of(_facts("running", halted="enough")).next_action is NextAction.RERUN

@@ -40,7 +40,7 @@ from operator_sre.contract.messages import (
     TimelineEvent,
     ValidateAgentProjectResponse,
 )
-from operator_sre.contract.promises import broken, checked
+from operator_sre.contract.promises import broken, check_document
 from tests.contract_messages.samples import failures, requests, responses
 
 
@@ -65,7 +65,7 @@ def test_messages_inside_of_messages_are_known() -> None:
 def _must_break(message: Message) -> None:
     assert list(broken(message))
     with pytest.raises(OperatorError, match="contract"):
-        checked(message)
+        check_document(message)
 
 
 def test_1_every_message_carries_its_version() -> None:
@@ -88,7 +88,7 @@ def test_2_every_value_is_defined() -> None:
         assert not is_valid_next_action(wrong)
     liar = replace(_response("summarize_run"), status="sleeping")
     with pytest.raises(UsageError, match="completed"):
-        checked(liar)
+        check_document(liar)
 
 
 def test_2_what_does_not_fit_its_field_is_neither_written_nor_read() -> None:
@@ -99,14 +99,14 @@ def test_2_what_does_not_fit_its_field_is_neither_written_nor_read() -> None:
                 continue
             for wrong in (object(), 1.5, [None], "" if one.name == "events" else b"x"):
                 with pytest.raises(UsageError, match=rf"^{name}\.{one.name}"):
-                    checked(_with(message, one.name, wrong))
+                    check_document(_with(message, one.name, wrong))
                 with pytest.raises(UsageError, match=rf"^{name}\.{one.name}"):
                     from_document(type(message), document | {one.name: wrong})
     refs = failures()["policy_denied"].evidence_refs
     wrong_ref = _with(refs[1], "ref", 7)
     deep = _with(failures()["policy_denied"], "evidence_refs", (refs[0], wrong_ref))
     with pytest.raises(UsageError, match=r"^ExplainFailureResponse\.evidence_refs\[1\]\.ref has"):
-        checked(deep)
+        check_document(deep)
 
 
 def test_3_every_diagnosis_has_exactly_one_next_action() -> None:

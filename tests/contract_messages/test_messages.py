@@ -14,7 +14,7 @@ from operator_protocols.domain import category
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
 from operator_sre.contract.messages import Message
-from operator_sre.contract.promises import checked
+from operator_sre.contract.promises import check_document
 from operator_sre.contract.schemas import document_schema
 from tests.contract_messages.frozen import ENUMS, FIELDS
 from tests.contract_messages.samples import failures, requests, responses
@@ -41,7 +41,7 @@ def write_golden() -> None:
 def test_every_message_reads_as_its_golden_document(name: str) -> None:
     message = _documents()[name]
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
-    assert checked(message) == golden
+    assert check_document(message) == golden
     assert from_document(type(message), golden) == message
     jsonschema.validate(golden, document_schema(name, type(message)))
 

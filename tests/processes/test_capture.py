@@ -17,7 +17,7 @@ def test_never_more_than_the_limit_is_kept(bytes_max: int, chunk: int) -> None:
     capture = Capture(bytes_max)
     for start in range(0, len(stream), chunk):
         capture.feed(stream[start : start + chunk])
-    kept = capture.kept()
+    kept = capture.kept_bytes()
     assert len(kept) <= bytes_max
     assert capture.seen == len(stream)
     assert capture.truncated
@@ -31,14 +31,14 @@ def test_a_stream_that_fits_is_kept_whole(size: int) -> None:
     capture = Capture(1000)
     for number in range(size):
         capture.feed(bytes([number % 256]))
-    assert capture.kept() == bytes(number % 256 for number in range(size))
+    assert capture.kept_bytes() == bytes(number % 256 for number in range(size))
     assert not capture.truncated
 
 
 def test_a_note_says_how_much_is_missing() -> None:
     capture = Capture(1000)
     capture.feed(b"x" * 10_000)
-    kept = capture.kept()
+    kept = capture.kept_bytes()
     note = next(line for line in kept.splitlines() if b"left out" in line)
     missing = int(note.split()[1])
     assert missing + kept.count(b"x") == 10_000

@@ -1,8 +1,7 @@
 """Messages as JSON documents and back: nothing is lost, and what is not defined is refused.
 
-What does not fit its field is refused on the way out as a reader would refuse it, so that nothing
-leaves the house that nobody could read. How a type is written is worked out once, because
-timelines are long.
+What does not fit its field is refused when it is written as a reader would refuse it, so that
+every document can be read. How a type is written is worked out once, because timelines are long.
 """
 
 from __future__ import annotations

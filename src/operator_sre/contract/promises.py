@@ -19,14 +19,14 @@ from operator_sre.contract.messages import (
     ValidateAgentProjectResponse,
 )
 
-__all__ = ["broken", "checked"]
+__all__ = ["broken", "check_document"]
 
 # Messages inside other messages; the whole answers are checked anyway.
 _PROMISING = frozenset({ConfirmationRequirement})
 _WATCHED: dict[type[Message], tuple[str, ...]] = {}
 
 
-def checked(message: Message) -> dict[str, Any]:
+def check_document(message: Message) -> dict[str, Any]:
     """Its document, once it was seen to be what the contract says."""
     document = as_document(message)
     if wrong := list(broken(message)):

@@ -180,11 +180,11 @@ class Executor:
             with contextlib.suppress(OperatorError):  # the outcome tells of it as well
                 await asyncio.shield(self.intents.record_start(intent, process))
 
-        def started(process: Process) -> None:
+        def note_start(process: Process) -> None:
             tasks.append(asyncio.ensure_future(record(process)))
 
         try:
-            yield replace(job, started=started)
+            yield replace(job, started=note_start)
         finally:
             for task in tasks:
                 task.cancel()

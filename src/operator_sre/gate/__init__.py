@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from operator_sre.gate.course import Course, Way
     from operator_sre.gate.permits import Gate, Held
     from operator_sre.gate.restraint import Turns, came_late, refused_as_busy
-    from operator_sre.gate.standing import Standing
+    from operator_sre.gate.standing_rules import Standing
 
 __all__ = [
     "PERSON",
@@ -37,7 +37,7 @@ __all__ = [
     "warm",
 ]
 
-# Whoever only asks for a verdict does not wait for what asks people and hands out permits.
+# A program that only needs a verdict does not import approvals and permits.
 _LIES_IN = {
     "PERSON": "authority",
     "Answering": "approvals",
@@ -46,7 +46,7 @@ _LIES_IN = {
     "GrantedCapabilities": "authority",
     "Held": "permits",
     "LocalPermissions": "authority",
-    "Standing": "standing",
+    "Standing": "standing_rules",
     "Terms": "approvals",
     "Turns": "restraint",
     "Way": "course",

@@ -31,8 +31,8 @@ _NO_ANSWERS = (ApprovalState.PENDING, ApprovalState.APPROVED)
 class Terms:
     """How long people have to answer, how many it takes, and whether one may say yes to oneself.
 
-    With `parked_s` a request waits that long instead; after `escalate_s` it is said louder; 0 is
-    never. With `two_person` what is critical needs two different people.
+    With `parked_s` a request waits that long instead; after `escalate_s` the notification
+    is repeated with more urgency; 0 is never. With `two_person` a critical risk needs two people.
     """
 
     approval_s: float = 300.0
@@ -50,8 +50,8 @@ class Terms:
         """When a request of now is answered by silence."""
         return now + timedelta(seconds=max(self.approval_s, self.parked_s))
 
-    def needed(self, risk: Risk) -> int:
-        """How many different people have to say yes."""
+    def approvals_needed(self, risk: Risk) -> int:
+        """How many different people have to approve."""
         return 2 if self.two_person and risk is Risk.CRITICAL else 1
 
     def forbids(self, person: str, approval: Approval) -> str:
@@ -65,7 +65,8 @@ class Terms:
 class Asking:
     """The side that asks. Every request ends on record: answered, expired, withdrawn, superseded.
 
-    A request outlives the process that made it: whoever goes on with the run goes on waiting.
+    A request outlives the process that made it: the process that resumes the run
+    waits for the same answer.
     """
 
     approvals: Approvals
@@ -74,19 +75,19 @@ class Asking:
     terms: Terms
 
     async def ask(
-        self, wanted: Approval, changed: Callable[[Approval], str] = lambda asked: ""
+        self, wanted: Approval, changed: Callable[[Approval], str] = lambda approval: ""
     ) -> Approval:
         """The request with its answer: this one, or the same one from before a restart.
 
-        `changed` says what is not any more as it was when people were asked: then nobody has to
-        answer, and nobody's answer counts.
+        `changed` says what has changed since the request: then no answer is needed, and none
+        counts.
         """
         approval = await self._find_asked(wanted) or await self.approvals.request(wanted)
         looked_s = self.clock.monotonic()
         while approval.state is ApprovalState.PENDING:
             if self.clock.monotonic() - looked_s >= LOOK_S:
                 looked_s, why = self.clock.monotonic(), ""
-                # Where nobody can look now, nothing changed. The last look is before the permit.
+                # What cannot be checked now counts as unchanged; the permit checks it again.
                 with contextlib.suppress(OperatorError):
                     why = changed(approval)
                 if why:
@@ -120,7 +121,7 @@ class Asking:
         return self.approvals.get(approval.id) or approval
 
     def allows(self, binding: Binding, run: str) -> bool:
-        """Whether a yes of this run is there for exactly this, in time, that nobody has used."""
+        """Whether this run has an approval for exactly this that is neither expired nor used."""
         return bool(run) and any(
             known.binding == binding and not known.permit and self._counts(known)
             for known in self.approvals.find(states=(ApprovalState.APPROVED,), run=run)
@@ -160,7 +161,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """The side that answers. Whoever may not answer changes nothing."""
+    """Records the answers of people who may give them."""
 
     approvals: Approvals
     permissions: PermissionChecker
@@ -189,5 +190,5 @@ class Answering:
 
 
 def usable_until(approval: Approval) -> datetime:
-    """A yes is good for so long, counted from the moment it was said."""
+    """When an approval expires, counted from the decision."""
     return (approval.decided_at or approval.requested_at) + timedelta(seconds=PERMIT_S)

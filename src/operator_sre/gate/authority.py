@@ -27,10 +27,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LocalPermissions:
-    """Everybody may everything, unless people have roles: then whoever has none is a viewer.
+    """Without roles everybody may do everything. With roles, a person without one is a viewer.
 
-    A machine that watches may always ask; a person has to be known, and more than a viewer, and
-    so has whoever lets an agent ask in their name.
+    The monitor may always make a request. A person, or the person behind an agent, needs a role
+    above viewer for it.
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)

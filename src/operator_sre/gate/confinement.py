@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from operator_protocols.domain.confinement import Ability, Confinement
 from operator_protocols.domain.verdict import Level
-from operator_sre.gate.grammar.finding import Finding, name_of
+from operator_sre.gate.grammar.findings import Finding, name_of
 from operator_sre.gate.grammar.scene import Scene
 
 __all__ = ["UNENFORCED", "confinement_of"]
@@ -32,7 +32,7 @@ _SOCKETS: dict[str, tuple[str, ...]] = {
     "chronyc": ("/run/chrony/chronyd.sock",),
     "supervisorctl": ("/run/supervisor.sock", "/run/supervisor/supervisor.sock"),
 }
-# Without a host these ask a server of this machine; others ask one that their settings name.
+# Without a host these ask a server of this machine; others ask the server in their settings.
 _SERVED_HERE = frozenset(
     {
         *("chronyc", "docker", "docker-compose", "etcdctl", "mariadb", "mariadb-admin"),
@@ -120,11 +120,11 @@ def confinement_of(findings: Sequence[Finding], scene: Scene, level: Level) -> C
             abilities.add(Ability.PROCESSES)
     hosts: tuple[str, ...] | None = ()
     if scene.network or not _PORTS.keys().isdisjoint(special):
-        asked = [*scene.network, *(_PORTS[name] for name in special if name in _PORTS)]
-        servers = {host.removeprefix(_SERVER_OF) for host in asked if host.startswith(_SERVER_OF)}
+        named = [*scene.network, *(_PORTS[name] for name in special if name in _PORTS)]
+        servers = {host.removeprefix(_SERVER_OF) for host in named if host.startswith(_SERVER_OF)}
         # The settings of other programs name a server that may be any host.
         if servers <= _SERVED_HERE:
-            local = ("localhost" if host.startswith(_SERVER_OF) else host for host in asked)
+            local = ("localhost" if host.startswith(_SERVER_OF) else host for host in named)
             hosts = tuple(dict.fromkeys(local))
         else:
             hosts = None

@@ -75,16 +75,16 @@ def is_fork_bomb(line: str) -> bool:
             end += 1
         bodies[found["word"] or found["name"]] = text[found.end() : end]
         rest = rest.replace(text[found.start() : end + 1], " ")
-    calls = {name: _called(body, bodies) for name, body in bodies.items()}
-    started = set[str]().union(*(_reached(name, calls) for name in _called(rest, bodies)))
+    calls = {name: _find_calls(body, bodies) for name, body in bodies.items()}
+    started = set[str]().union(*(_follow_calls(name, calls) for name in _find_calls(rest, bodies)))
     return any(
-        name in _reached(other, calls)
+        name in _follow_calls(other, calls)
         for name in started
-        for other in _called(bodies[name], bodies, _BESIDE)
+        for other in _find_calls(bodies[name], bodies, _BESIDE)
     )
 
 
-def _called(text: str, names: Iterable[str], after: str = "") -> set[str]:
+def _find_calls(text: str, names: Iterable[str], after: str = "") -> set[str]:
     """The functions among these names that a text calls, with something after the call."""
     found = set()
     for name in names:
@@ -94,12 +94,12 @@ def _called(text: str, names: Iterable[str], after: str = "") -> set[str]:
     return found
 
 
-def _reached(name: str, calls: dict[str, set[str]]) -> set[str]:
+def _follow_calls(name: str, calls: dict[str, set[str]]) -> set[str]:
     """A function, and all that it leads to."""
     found, queue = set[str](), [name]
     while queue:
-        one = queue.pop()
-        if one not in found:
-            found.add(one)
-            queue.extend(calls.get(one, ()))
+        current = queue.pop()
+        if current not in found:
+            found.add(current)
+            queue.extend(calls.get(current, ()))
     return found

@@ -12,7 +12,7 @@ from operator_protocols.domain.tool import ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
 from operator_sre.gate.confinement import UNENFORCED, confinement_of
 from operator_sre.gate.fork_bomb import FORK_BOMB, is_fork_bomb
-from operator_sre.gate.grammar.finding import Finding, name_of, read
+from operator_sre.gate.grammar.findings import Finding, name_of, read
 from operator_sre.gate.grammar.paths import Secrets, resolve_path
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
@@ -79,7 +79,7 @@ def judge(
         rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
     if action.venv and not _VENV.fullmatch(action.venv):
         rules["venv", ""] = _NO_VENV
-    elif action.venv and not person:  # whoever filled that folder decides what the names mean
+    elif action.venv and not person:  # the owner of that folder decides what the names mean
         rules["venv", ""] = _IN_VENV
     if action.passes:
         rules["passes", ""] = _PASSES
@@ -90,15 +90,17 @@ def judge(
         rules["fork_bomb", ""] = FORK_BOMB
         risks.add(Risk.CRITICAL)
     for finding in findings:
-        said = _add_rules(finding, policy, rules, risks)
-        reversible = said if said is not None else reversible
+        is_reversible = _add_rules(finding, policy, rules, risks)
+        reversible = is_reversible if is_reversible is not None else reversible
     strictest = max(rules.values(), key=_rank, default=None) if rules else None
     level = strictest.level if strictest else Level.SAFE
-    score = score_of((one.simple for one in findings), level=level)
+    score = score_of((finding.simple for finding in findings), level=level)
     risks.add(risk_of(score))
     risk = max(risks, key=_RISKS.index)
     if strictest is None:
-        names = dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words)
+        names = dict.fromkeys(
+            name_of(finding.simple) for finding in findings if finding.simple.words
+        )
         why = f"It only reads: {', '.join(list(names)[:6])}."
         rules["read_only", ""] = Rule("read_only", Level.SAFE, why)
     else:
@@ -135,23 +137,23 @@ def _add_rules(
     """
     simple, reason = finding.simple, finding.reason
     spoken = policy.speaking(simple, finding.cwd)
-    if spoken and not reason:  # those that came with the policy explain what is not proven
-        spoken = [one for one in spoken if one.level is Level.BLOCKED or not one.is_built_in]
+    if spoken and not reason:  # built-in rules explain what is not proven
+        spoken = [rule for rule in spoken if rule.level is Level.BLOCKED or not rule.is_built_in]
     mark, before = _mark(reason), len(rules)
     trusted, reversible = False, None
-    for one in spoken:
-        risks.add(one.risk)
-        reversible = one.reversible if one.reversible is not None else reversible
-        if one.level is Level.SAFE:
+    for rule in spoken:
+        risks.add(rule.risk)
+        reversible = rule.reversible if rule.reversible is not None else reversible
+        if rule.level is Level.SAFE:
             trusted = not simple.privileged
         else:
-            rules.setdefault((one.id, ""), Rule(one.id, one.level, one.why))
+            rules.setdefault((rule.id, ""), Rule(rule.id, rule.level, rule.why))
     if reason:
         name, risk = _RULES[mark]
         risks.add(risk)
         if mark == "?" or not trusted:
-            told = reason[len(mark) :]
-            rules.setdefault((mark, told), Rule(name, Level.REVIEW, told))
+            sentence = reason[len(mark) :]
+            rules.setdefault((mark, sentence), Rule(name, Level.REVIEW, sentence))
     if name_of(simple) in ("sudo", "doas"):
         rules["sudo", ""] = _SUDO
     elif simple.privileged and (len(rules) > before or reason) and (spoken or mark in ("~", "!")):
@@ -164,14 +166,14 @@ def _confinement_of_question(
 ) -> Confinement | None:
     """What an approved command is held to that would be SAFE if it could ask and read all.
 
-    None where it is not known to only read: a reason hides those that would come after it.
+    None where it is not known to only read: a reason hides the reasons behind it.
     """
-    marks = {_mark(one.reason) for one in findings if one.reason}
+    marks = {_mark(finding.reason) for finding in findings if finding.reason}
     if not marks or not marks <= {"?", ">"}:
         return None
     scene = Scene(_NO_SECRETS, lambda host: True, anywhere=True, cwd=action.cwd)
     again = read(script, scene, tables())
-    if any(one.reason or one.simple.privileged for one in again):
+    if any(finding.reason or finding.simple.privileged for finding in again):
         return None
     held = confinement_of(again, scene, Level.SAFE)
     return replace(held, credentials="?" in marks) if held else None
@@ -192,7 +194,7 @@ def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
 
 
 def warm(policy: Policy) -> None:
-    """Make ready what is otherwise made when it is first needed, for whoever judges much."""
+    """Prepare now what is otherwise prepared on first use: for a process that judges often."""
     tables().warm()
     policy.book.warm()
 
@@ -210,13 +212,13 @@ def safer(action: Action, policy: Policy, *, person: bool = False) -> str:
             continue
         rest = Script((Simple((*words[:index], *words[index + 1 :])),))
         scene = _scene(action, policy, person=person)
-        if not any(one.reason for one in read(rest, scene, tables())):
+        if not any(finding.reason for finding in read(rest, scene, tables())):
             return f"Without {word.text} this only reads."
     return ""
 
 
 def score_of(commands: Iterable[Simple], *, level: Level) -> int:
-    """The weights of all that is said in the commands; they add up on purpose.
+    """The sum of the weights of all words in the commands.
 
     A verb counts as the program, as a word of its own, as an option, or as a word of a program text
     such as SQL, never as a part of a longer word: `terraform` is no `rm`.
@@ -232,7 +234,7 @@ def score_of(commands: Iterable[Simple], *, level: Level) -> int:
             seen.add(id(word))
             text = word.text if place else word.text.rpartition("/")[2]
             if " " in text:
-                score += sum(_WEIGHTS.get(one.lower(), 0) for one in _VERB.findall(text[:1024]))
+                score += sum(_WEIGHTS.get(verb.lower(), 0) for verb in _VERB.findall(text[:1024]))
             else:
                 score += _WEIGHTS.get(text.lstrip("-").lower(), 0)
     return max(score, _SCORE_MIN[level])

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
         PermissionChecker,
     )
     from operator_sre.gate.policy import Policy
-    from operator_sre.gate.standing import Standing
+    from operator_sre.gate.standing_rules import Standing
 
 __all__ = ["Gate", "Held", "Restrain"]
 
 TOKEN_BYTES = 32
 UNKNOWN = "unknown"
-# Only a change of the policy would let it run.
+# Only a change of the policy would permit it.
 _DENIED = {"error_category": ErrorCategory.POLICY_DENIED.value}
 Enforcement = Callable[[str, Confinement], str]
 Restrain = Callable[[Verdict, str, str], Awaitable[Held | None]]
@@ -118,7 +118,7 @@ class Gate:
         run: str = "",
         epoch: int = 0,
     ) -> Permit | Result:
-        """A permit, or the refusal that the mind is told. May wait for a person.
+        """A permit, or the refusal for the agent. May wait for an approval.
 
         Without a requester it is the monitor that wants it, through the ticket's worker. What
         belongs to no ticket names its subject, and a step of a workflow its run and claim.
@@ -127,13 +127,13 @@ class Gate:
             # It may have been judged for a person, who gets more than an agent.
             again = self.judge(verdict.action)
             if again.policy_digest == verdict.policy_digest:  # else it is superseded, further on
-                verdict = max(verdict, again, key=lambda one: one.level)
+                verdict = max(verdict, again, key=lambda known: known.level)
         case = _case(verdict, ticket, requester, subject)
         if ticket is None:
             case = replace(case, run=run, epoch=epoch)
         await self.journal.append(case.draft(Kind.VERDICT, verdict))
         refusal = self._forbidden(case) or self._never(verdict)
-        held = Held() if refusal else await self._held(case)
+        held = Held() if refusal else await self._apply_restraint(case)
         course = self._course(case, held)
         if course.way is Way.RUNS:
             # What was judged may have changed while its turn was waited for.
@@ -156,12 +156,12 @@ class Gate:
         """What would come of asking for a permit now, outside a ticket. Writes nothing."""
         return self._course(_case(verdict, None, requester, subject), held or Held())
 
-    def allowed(self, verdict: Verdict, ticket: Ticket) -> bool:
-        """Whether people said yes to exactly this in this run, and nobody has used it yet."""
+    def is_allowed(self, verdict: Verdict, ticket: Ticket) -> bool:
+        """Whether exactly this was approved in this run, and the approval is unused."""
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
         return asking.allows(self._binding(verdict), ticket.run)
 
-    def outdated(self, permit: Permit) -> bool:
+    def is_outdated(self, permit: Permit) -> bool:
         """Whether the rules or the target are not those any more that a permit is for."""
         return self._binding(self.judge(permit.action)).digest != permit.binding
 
@@ -182,7 +182,11 @@ class Gate:
             return Course(Way.RUNS)
         if policy.decision(verdict.risk) is Decision.DENY:
             return Course(Way.NEVER, f"Denied: the policy refuses actions of {verdict.risk} risk.")
-        if not held.ask and self.standing is not None and self.terms.needed(verdict.risk) == 1:
+        if (
+            not held.ask
+            and self.standing is not None
+            and self.terms.approvals_needed(verdict.risk) == 1
+        ):
             rule = self.standing.allowing(verdict, case.ticket, case.subject)
             if rule is not None:
                 return Course(Way.RUNS, rule=rule)
@@ -199,7 +203,7 @@ class Gate:
             policy=verdict.policy_digest,
         )
 
-    async def _held(self, case: _Case) -> Held:
+    async def _apply_restraint(self, case: _Case) -> Held:
         if self.restrain is None:
             return Held()
         held = await self.restrain(case.verdict, case.subject, case.requester.agent)
@@ -219,7 +223,7 @@ class Gate:
         return ""
 
     async def _ask(self, case: _Case, why: str) -> Permit | Result:
-        """A permit after people said yes to exactly this, which is still as they were asked."""
+        """A permit after exactly this was approved, if nothing has changed since the request."""
         verdict, now = case.verdict, self.clock.now()
         wanted = Approval(
             id=self.new_id()[:12],
@@ -240,22 +244,22 @@ class Gate:
             network=verdict.network,
             sensitive=verdict.sensitive,
             reversible=verdict.reversible,
-            needed=self.terms.needed(verdict.risk),
+            needed=self.terms.approvals_needed(verdict.risk),
             parked=self.terms.parked,
         )
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
-        approval = await asking.ask(wanted, lambda asked: self._outdated(case, asked))
+        approval = await asking.ask(wanted, lambda approval: self._why_outdated(case, approval))
         if approval.state is not ApprovalState.APPROVED:
             reason = f": {approval.reason}" if approval.reason else ""
             return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
-        # What is not as it was when people were asked: the last look before a permit is given.
-        # Whose turn it is says nothing of what they were asked; it is seen to when it begins.
-        held = await self._held(case)
+        # The last check of what has changed since the request. A busy subject is no such change:
+        # the command waits for its turn when it begins.
+        held = await self._apply_restraint(case)
         answering = Answering(self.approvals, self.permissions, self.terms)
         changed = held.refuse if not held.busy else ""
         changed = changed or self._forbidden(case)
         changed = changed or answering.refusal(approval, approval.approvers)
-        changed = changed.rstrip(".") if changed else self._outdated(case, approval)
+        changed = changed.rstrip(".") if changed else self._why_outdated(case, approval)
         if changed:
             await asking.end(approval, ApprovalState.SUPERSEDED, changed)
             return self._refuse(case, f"Superseded: {changed}.", approval.id)
@@ -264,8 +268,8 @@ class Gate:
         # Of all who wait for one answer, one gets the permit.
         return await self._mint(case, permit)
 
-    def _outdated(self, case: _Case, approval: Approval) -> str:
-        """Whether the rules and the target are still those that people were asked about."""
+    def _why_outdated(self, case: _Case, approval: Approval) -> str:
+        """What has changed in the rules or the target since the request, or nothing."""
         now = self.judge(case.verdict.action, case.requester)
         if now != case.verdict:
             return "the policy has changed"
@@ -322,8 +326,8 @@ class Gate:
 
 def _case(verdict: Verdict, ticket: Ticket | None, requester: Actor | None, subject: str) -> _Case:
     if ticket is None:
-        return _Case(verdict, _known(requester, ""), subject)
-    known = _known(requester, ticket.worker)
+        return _Case(verdict, _identify(requester, ""), subject)
+    known = _identify(requester, ticket.worker)
     return _Case(verdict, known, ticket.subject, ticket.id, ticket.run, ticket.epoch)
 
 
@@ -331,8 +335,8 @@ def _is_person(requester: Actor | None) -> bool:
     return requester is not None and requester.type == PERSON
 
 
-def _known(requester: Actor | None, worker: str) -> Actor:
-    """Nobody asks without a name."""
+def _identify(requester: Actor | None, worker: str) -> Actor:
+    """The requester with a name in every field."""
     if requester is None:
         return Actor("system", "system", worker or UNKNOWN)
     return Actor(requester.id or UNKNOWN, requester.type or UNKNOWN, requester.agent or UNKNOWN)

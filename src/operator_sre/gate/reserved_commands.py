@@ -1,7 +1,7 @@
 """What is for people alone: the operator's own commands that decide what may run.
 
-A yes of an agent to its own question is none. Whoever runs commands for it could forget to mark
-them, or be talked into taking the mark off, so that such a command is never run for an agent.
+An agent cannot approve its own request. A program that runs commands for it could forget to mark
+them, or be talked into removing the mark, so such a command never runs for an agent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from operator_protocols.domain.verdict import Level, Rule
-from operator_sre.gate.grammar.finding import COMMANDS_MAX, Finding, name_of
+from operator_sre.gate.grammar.findings import COMMANDS_MAX, Finding, name_of
 from operator_sre.gate.grammar.words import Script, Simple, Word
 
 __all__ = ["FOR_PEOPLE", "Ours", "decides"]
@@ -66,7 +66,7 @@ _TEXT = re.compile(
 )
 _CODE = re.compile(r"\boperator_sre\b")
 _INTERPRETERS = ("python*", "pypy*", "ipython*", "uv", "uvx", "pipx")
-# To those a command is a text that is shown, kept or told.
+# To these programs a command is a text to print, store or send.
 _TELLING = frozenset({"echo", "printf", "logger", "git", "grep", "wall", "mail"})
 # What follows their own words is a command; with others, `operator` may be a name of something.
 _CARRYING = frozenset(
@@ -74,7 +74,7 @@ _CARRYING = frozenset(
 )
 # Those put words that they read where one of their own words stands.
 _FILLING = ("-I*", "-i*", "--replace*")
-# The verbs of the operator that run another command for whoever asks.
+# The verbs of the operator that run another command for the caller.
 _RUNNING = frozenset({"exec", "hub", "workflows"})
 _MODE = re.compile(r"OPERATOR_(?:SAFETY_|APPROVAL_)?MODE=(?!observe$).*", re.DOTALL)
 
@@ -91,17 +91,19 @@ def decides(
     is_long = len(found) > COMMANDS_MAX
     if (script.trouble or is_long) and "operator" in line and _TEXT.search(line):
         return True
-    found = [one for one in found if one.reason]
-    if any(_decides(one.simple) for one in found):
+    found = [finding for finding in found if finding.reason]
+    if any(_decides(finding.simple) for finding in found):
         return True
     if ours is None:
         return False
-    for one in found:  # the operator under another name; files are looked at only if it may be
-        words = one.simple.words
+    for (
+        finding
+    ) in found:  # the operator under another name; files are checked only where that is possible
+        words = finding.simple.words
         for at, word in enumerate(words[:DISGUISED_WORDS_MAX]):
             if word.opaque or word.glob or (at and "/" not in word.text):
                 continue
-            if _is_decision(words[at + 1 :], certain=True) and ours(word.text, one.cwd):
+            if _is_decision(words[at + 1 :], certain=True) and ours(word.text, finding.cwd):
                 return True
     return False
 
@@ -120,10 +122,10 @@ def _decides(simple: Simple) -> bool:
             return True
         program = word.text.rpartition("/")[2]
         is_module = _MODULE.fullmatch(word.text) is not None
-        if word.opaque:  # nobody knows what it is, and a program by that name may be ours
-            is_operator = at == 0 or any(one in program for one in _PROGRAMS)
+        if word.opaque:  # unknown until it runs, and a program by that name may be ours
+            is_operator = at == 0 or any(name in program for name in _PROGRAMS)
         elif word.glob:
-            is_operator = any(fnmatchcase(one, program) for one in _PROGRAMS)
+            is_operator = any(fnmatchcase(name, program) for name in _PROGRAMS)
         else:
             is_operator = program in _PROGRAMS or is_module
         if not is_operator:
@@ -133,7 +135,7 @@ def _decides(simple: Simple) -> bool:
             return True
         # xargs and parallel put words in that are only known when it runs.
         if name_of(simple) in ("xargs", "parallel") and any(
-            fnmatchcase(one.text, form) for one in words[1:at] for form in _FILLING
+            fnmatchcase(option.text, form) for option in words[1:at] for form in _FILLING
         ):
             return True
     # An argument may be a text that something runs.
@@ -152,7 +154,7 @@ def _decides(simple: Simple) -> bool:
         if _TEXT.search(text):
             return True
         # A program in an argument may call whatever it likes of ours.
-        if interprets and _CODE.search(text) and any(one in text for one in " ;(\n"):
+        if interprets and _CODE.search(text) and any(sign in text for sign in " ;(\n"):
             return True
     return False
 
@@ -164,7 +166,7 @@ def _is_decision(words: Sequence[Word], *, certain: bool) -> bool:
         if option == "--":
             break
         if option == "--mode":  # more than looking is asked for, wherever it stands
-            value = value if equals else "".join(one.text for one in words[at + 1 : at + 2])
+            value = value if equals else "".join(each.text for each in words[at + 1 : at + 2])
             if value not in ("", "observe"):
                 return True
             break

@@ -47,7 +47,7 @@ __all__ = [
 RIG_CHANGES_PER_HOUR = 3600
 # How long a change waits for another of the same subject, and how often it looks.
 BUSY_S_MAX, POLL_S = 600.0, 0.2
-# How long somebody else's change is waited for before the agent is told to come back.
+# How long to wait for another change before the agent gets the answer to try again.
 TURN_S_MAX = 30.0
 Classify = Callable[[Action], str]
 WINDOW_S = 300.0
@@ -76,13 +76,13 @@ _FIRST_WORDS: Mapping[str, str] = {
 }
 # A program, one of its words, and what that does.
 _VERBS: tuple[tuple[str, str, str], ...] = (
-    *((one, "restart", "docker_restart") for one in ("docker", "podman", "systemctl", "service")),
-    *((one, "exec", "docker_exec") for one in ("docker", "podman", "kubectl")),
+    *((tool, "restart", "docker_restart") for tool in ("docker", "podman", "systemctl", "service")),
+    *((tool, "exec", "docker_exec") for tool in ("docker", "podman", "kubectl")),
     ("kubectl", "rollout", "docker_restart"),
     ("kubectl", "delete", "delete_file"),
     ("docker", "rm", "delete_file"),
     ("sed", "-i", "write_file"),
-    *((one, "del", "reset_counter") for one in ("redis-cli", "valkey-cli")),
+    *((tool, "del", "reset_counter") for tool in ("redis-cli", "valkey-cli")),
 )
 COMMAND_CHARS_MAX = 4096
 _PLAIN = re.compile(r"[\w./:=,+@% -]*")
@@ -93,7 +93,7 @@ _WRAPPERS = frozenset({"env", "ionice", "nice", "nohup", "setsid", "sudo", "time
 def limits_for(
     targets: int, *, changes_per_hour: int, targets_max: int = 0, rig: bool = False
 ) -> Limits:
-    """The limits of a subject with so many targets; unless told, a third of them may be touched."""
+    """The limits of a subject with so many targets; by default a third of them may be touched."""
     if rig:
         return Limits(changes_per_hour=RIG_CHANGES_PER_HOUR, targets_max=max(1, targets))
     return Limits(
@@ -111,7 +111,7 @@ class Turns:
     clock: Clock
 
     async def free(self) -> bool:
-        """Wait while somebody else changes something, but not for ever; False at once if not."""
+        """Wait while another change runs, for a limited time; False at once if none does."""
         deadline = self.clock.monotonic() + BUSY_S_MAX
         waited = False
         while self.clock.monotonic() < deadline:
@@ -125,21 +125,21 @@ class Turns:
 
 
 def refused_as_busy(verdict: Verdict, why: str) -> Result:
-    """The refusal of a change against which there is nothing but another one that runs."""
+    """The refusal of a change only because another change is running."""
     return replace(verdict.refusal(why), data={BUSY: True})
 
 
 def came_late(refused: Result) -> bool:
     """Whether a change was refused only because another one was quicker.
 
-    Never told by the words: they hold what commands are called and what people say.
+    The texts do not tell: they hold words of commands and of people.
     """
     return refused.data.get(BUSY) is True
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What an agent's deeds add up to, and why."""
+    """The risk of all actions of an agent, and why."""
 
     score: int = 0
     level: Risk = Risk.LOW
@@ -147,7 +147,7 @@ class Session:
 
 
 def weigh(deeds: Sequence[SessionAction], classify: Classify) -> Session:
-    """What these deeds of one agent, oldest first and within the window, add up to."""
+    """The risk of these actions of one agent, oldest first and within the window."""
     changes = [deed for deed in deeds if deed.level != Level.SAFE]
     names = [
         classify(Action.shell(deed.command) if deed.tool == SHELL else Action(deed.tool, {}))
@@ -196,7 +196,7 @@ def deed_of(verdict: Verdict, at: datetime) -> SessionAction:
 
 
 def classify(action: Action) -> str:
-    """Which of the scored deeds an action is; "" when it is none of them."""
+    """The name by which an action is scored; "" when it is not scored."""
     if action.tool != SHELL:
         return action.tool if action.tool in SCORES else ""
     command = action.command[:COMMAND_CHARS_MAX]
@@ -208,8 +208,8 @@ def classify(action: Action) -> str:
         program = posixpath.basename(word)
         verbs = (
             name
-            for one, verb, name in _VERBS
-            if program == one and verb in itertools.islice(lower, place + 1, None)
+            for tool, verb, name in _VERBS
+            if program == tool and verb in itertools.islice(lower, place + 1, None)
         )
         names.append(next(verbs, _FIRST_WORDS.get(program, "")))
     return max(names, key=lambda name: SCORES.get(name, 0))
@@ -247,7 +247,7 @@ class Restraint:
     async def __call__(self, verdict: Verdict, subject: str, agent: str) -> Held | None:
         """Why this must not run by itself now; None when nothing holds it back.
 
-        May wait a while for its turn. The limits are looked at once more when it begins.
+        May wait a while for its turn. The limits are checked again when it begins.
         """
         if verdict.level is Level.REVIEW and not self.switch.state().on:
             limits, ends = self.limits(), self.clock.monotonic() + TURN_S_MAX
@@ -272,7 +272,7 @@ class Restraint:
         if why := limits.refusal_in_turn(usage, now):
             return Held(refuse=f"Held back: {why}.")
         held = None if self.inside(verdict.action) else self._session(verdict, agent)
-        # Whose turn it is comes last of all that refuses, because it is the one that passes.
+        # A busy subject is the last reason to refuse, because it passes.
         if not (held and held.refuse) and (why := limits.busy(usage)):
             return Held(refuse=f"Held back: {why}.", busy=True)
         if held is not None:
@@ -287,14 +287,14 @@ class Restraint:
         if any(record.held for record in self.sessions.find(name)):
             return Held(refuse=f"{name!r} is in observe until a person resets it ({reset}).")
         session = self.session(name, verdict)
-        told = f"The session of {name!r} is {session.level} ({session.score})"
+        state = f"The session of {name!r} is {session.level} ({session.score})"
         if session.level is Risk.CRITICAL:
-            why = f"{told}: it is in observe until a person resets it ({reset})."
+            why = f"{state}: it is in observe until a person resets it ({reset})."
             return Held(refuse=why, session=session)
-        return Held(ask=f"{told}.") if session.level is Risk.HIGH else None
+        return Held(ask=f"{state}.") if session.level is Risk.HIGH else None
 
     def session(self, agent: str, verdict: Verdict) -> Session:
-        """What an agent's deeds add up to, with the one that it wants now."""
+        """The risk of an agent's actions, including the one it proposes now."""
         now = self.clock.now()
         deeds = self.sessions.actions(agent, since=now - timedelta(seconds=WINDOW_S))
         return weigh([*deeds, deed_of(verdict, now)], self.classify)

@@ -41,7 +41,7 @@ class Capture:
         """More was seen than could be kept."""
         return self.seen > self._bytes_max
 
-    def kept(self) -> bytes:
+    def kept_bytes(self) -> bytes:
         """What was kept, never more than the limit; a note stands where bytes were left out."""
         if not self.truncated or self._bytes_max < NOTED_BYTES_MIN:
             return bytes(self._head + self._tail)

@@ -195,7 +195,7 @@ async def _within(seconds: float, *futures: asyncio.Future[None]) -> bool:
 def _result(
     pipes: _Pipes, exit_code: int | None, *, timed_out: bool, duration_s: float
 ) -> Finished:
-    stdout, stderr = pipes.stdout.kept(), pipes.stderr.kept()
+    stdout, stderr = pipes.stdout.kept_bytes(), pipes.stderr.kept_bytes()
     return Finished(
         # A process that even SIGKILL cannot end at once hangs in the kernel; it is as good as dead.
         exit_code=-signal.SIGKILL if exit_code is None else exit_code,

@@ -150,7 +150,7 @@ def test_a_command_that_is_being_read_knows_if_it_only_tells() -> None:
     building = Building()
     building.words = [Word("echo"), Word("x")]
     assert building.only_tells()
-    assert building.done().argv == ("echo", "x")
+    assert building.build().argv == ("echo", "x")
 
 
 def test_a_loop_changes_nothing_but_its_words() -> None:

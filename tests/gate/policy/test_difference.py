@@ -31,7 +31,7 @@ OPPOSITE = {"looser": "tighter", "tighter": "looser"}
 
 
 def _effects(changes: list[PolicyChange]) -> dict[str, str]:
-    return {change.what: change.effect.value for change in changes}
+    return {change.subject: change.effect.value for change in changes}
 
 
 @pytest.mark.parametrize(("sections", "expected"), ADDED)

@@ -81,7 +81,7 @@ def test_only_so_much_goes_to_disk_and_the_ends_are_kept(
     assert (tmp_path / "1").stat().st_size == stream.spooled == 1000
     assert stream.sha256 == hashlib.sha256((tmp_path / "1").read_bytes()).hexdigest()
     assert stream.capture.seen == 8000
-    assert stream.capture.kept().endswith(b"1999")
+    assert stream.capture.kept_bytes().endswith(b"1999")
     assert KEPT_BYTES_MAX > 8000
     assert not stream.truncated, "all of it fits into what is shown"
 
@@ -114,5 +114,5 @@ def test_a_full_disk_costs_the_file_and_not_the_command(
     monkeypatch.undo()
     output.feed(1, b" more")
     output.close()
-    assert output.streams[1].capture.kept() == b"said more"
+    assert output.streams[1].capture.kept_bytes() == b"said more"
     assert output.streams[1].sha256 == "", "what is on disk is not all of it"

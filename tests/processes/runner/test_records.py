@@ -69,7 +69,7 @@ def test_what_is_noted_is_read_again(records: Records, folder: Path) -> None:
     records.finish(Done("job-1", 3, stdout=b"\xff\x00", process=Process(7, 3.25)))
     assert live_claims(folder) == records.live() == _again(folder).live() == ()
     for one in (records, _again(folder)):
-        done = one.done("job-1")
+        done = one.outcome_of("job-1")
         assert done is not None
         assert (done.exit_code, done.stdout, done.process) == (3, b"\xff\x00", Process(7, 3.25))
 
@@ -80,7 +80,7 @@ def test_an_end_of_many_words_is_read_again(records: Records, folder: Path) -> N
     records.finish(Done("job-1", 0, stdout=said))
     assert (folder / "done").stat().st_size < 1000
     for one in (records, _again(folder)):
-        done = one.done("job-1")
+        done = one.outcome_of("job-1")
         assert done is not None
         assert done.stdout == said
 
@@ -90,7 +90,7 @@ def test_a_job_that_never_began_never_can(records: Records, folder: Path) -> Non
     assert records.forbid("job-1")
     assert not records.claim(_claim("job-1"))
     assert not _again(folder).claim(_claim("job-1"))
-    assert _again(folder).done("job-1") is None
+    assert _again(folder).outcome_of("job-1") is None
 
 
 def test_a_job_that_began_cannot_be_forbidden(records: Records) -> None:
@@ -141,7 +141,7 @@ def test_what_is_old_is_forgotten_and_memory_says_how_far_it_reaches(folder: Pat
         (folder / "done").write_bytes(b"%.3f\n" % past + text.partition(b"\n")[2])
         later = Records(folder)
         later.close()
-        assert (later.done("job-1") is not None) is known
+        assert (later.outcome_of("job-1") is not None) is known
         assert later.since() == pytest.approx(past, abs=1)
 
 
@@ -208,7 +208,7 @@ def test_a_damaged_beginning_forgets_nothing(folder: Path, damage: bytes) -> Non
     (folder / "done").write_bytes(damage + text)
     later = _again(folder)
     assert later.has_begun("job-1")
-    assert later.done("job-1") == Done("job-1", 0)
+    assert later.outcome_of("job-1") == Done("job-1", 0)
 
 
 def test_what_is_old_is_put_aside_while_it_runs(folder: Path) -> None:
@@ -222,7 +222,7 @@ def test_what_is_old_is_put_aside_while_it_runs(folder: Path) -> None:
     assert records.claim(_claim("job-2"))
     records.finish(Done("job-2", 0))
     assert b"job-1" not in (folder / "done").read_bytes()
-    assert _again(folder).done("job-2") == records.done("job-2") == Done("job-2", 0)
+    assert _again(folder).outcome_of("job-2") == records.outcome_of("job-2") == Done("job-2", 0)
     records.close()
 
 
@@ -241,5 +241,5 @@ def test_an_end_that_cannot_be_read_any_more_did_begin(records: Records, folder:
     records.finish(Done("job-1", 0, stdout=os.urandom(60_000)))
     (output_folder(folder, "job-1") / "end").unlink()
     for one in (records, _again(folder)):
-        assert one.done("job-1") is None
+        assert one.outcome_of("job-1") is None
         assert not one.forbid("job-1"), "it ran, whatever became of it"

@@ -136,7 +136,9 @@ class _Running:
 
     def result(self, outcome: Outcome, exit_code: int, duration_s: float, note: str = "") -> Result:
         """The outcome, with all the output."""
-        stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
+        stdout, stderr = (
+            self._kept[number].kept_bytes().decode("utf-8", "replace") for number in (1, 2)
+        )
         if exit_code in (EXIT_CANNOT_RUN, EXIT_NOT_FOUND) and (match := _OCI.search(stdout)):
             # The engine reports its own error as output of the program.
             stdout, stderr = _OCI.sub("", stdout).strip(), match[0]
@@ -157,7 +159,9 @@ class _Running:
 
     def lost_result(self, note: str, duration_s: float) -> Result:
         """The result when the engine went away: the outcome is unknown."""
-        stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
+        stdout, stderr = (
+            self._kept[number].kept_bytes().decode("utf-8", "replace") for number in (1, 2)
+        )
         return Result(
             Outcome.UNKNOWN,
             stdout=stdout,

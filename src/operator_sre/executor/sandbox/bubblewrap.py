@@ -168,12 +168,12 @@ class Bubblewrap:
         program = Program(argv, {"PATH": PATH}, grace_s=GRACE_S, ends_left=True, ends_alone=True)
         seconds = run.limits.seconds(run.job)
 
-        def started(process: Process) -> None:
+        def note_start(process: Process) -> None:
             for tell in (watch.begin, grouping.begin, run.job.started):
                 if tell is not None:
                     tell(process)
 
-        job = replace(run.job, timeout_s=seconds, started=started)
+        job = replace(run.job, timeout_s=seconds, started=note_start)
         async with _watching(watch, grouping):
             result = await self._programs.run(program, job)
         used_up = watch.ended or grouping.used_up

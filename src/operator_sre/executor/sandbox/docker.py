@@ -238,7 +238,7 @@ def _host(limits: Limits, job: Job, binds: list[str]) -> dict[str, object]:
 
 
 def _result(run: _Run, outcome: Outcome, code: int | None, *, used_up: bool = False) -> Result:
-    stdout, stderr = (run.kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
+    stdout, stderr = (run.kept[number].kept_bytes().decode("utf-8", "replace") for number in (1, 2))
     if used_up:
         stderr += f"The script used up its {run.limits.memory_bytes // 1024**2} MB of memory.\n"
     result = Result(

@@ -23,8 +23,8 @@ __all__ = ["ENVIRONMENT", "SHELL", "Gives", "LocalShell", "given_nothing"]
 
 # People and agents write bash; without it, commands that need bash fail.
 SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
-# No variable of the operator reaches a command, so none of its secrets can; and no file that
-# programs read by themselves makes one that only looks run something else.
+# No variable of the operator reaches a command, so none of its secrets can; and no settings
+# file of a program makes a read-only command run another one.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",

@@ -255,14 +255,14 @@ class _Heard:
         sizes = [self._size(stream) for stream in (1, 2)]
         truncated = out.seen < sizes[0] or err.seen < sizes[1] or out.truncated or err.truncated
         out.seen, err.seen = max(out.seen, sizes[0]), max(err.seen, sizes[1])
-        text = err.kept().decode("utf-8", "replace")
+        text = err.kept_bytes().decode("utf-8", "replace")
         stderr = f"{text.rstrip()}\n{why}".lstrip() if why else text
         left = " ".join(words[3:])[:LEFT_CHARS_MAX]
         data: dict[str, Value] = {"left": left} if left else {}
         return Result(
             outcome=outcome,
             exit_code=exit_code,
-            stdout=out.kept().decode("utf-8", "replace"),
+            stdout=out.kept_bytes().decode("utf-8", "replace"),
             stderr=stderr,
             truncated=truncated,
             duration_s=_duration_s(words),

@@ -166,9 +166,9 @@ def next_action(
 
 def _print_answer(answer: Message, *, as_json: bool) -> dict[str, Any]:
     """The document of an answer, checked against the contract; printed with `as_json`."""
-    from operator_sre.contract.promises import checked
+    from operator_sre.contract.promises import check_document
 
-    document = checked(answer)
+    document = check_document(answer)
     if as_json:
         print_json(document)
     return document

@@ -129,7 +129,7 @@ def diff(
         print_json(
             {
                 "changes": [
-                    {"effect": change.effect, "what": change.what, "sentence": change.sentence}
+                    {"effect": change.effect, "what": change.subject, "sentence": change.sentence}
                     for change in compared.changes
                 ],
                 "commands": compared.commands,
@@ -137,7 +137,7 @@ def diff(
             }
         )
         return
-    lines = [f"{change.effect:<8} {change.what}: {change.sentence}" for change in compared.changes]
+    lines = [f"{change.effect:<8} {change.subject}: {change.sentence}" for change in compared.changes]
     lines += [f"{command.old} -> {command.new}: {command.command}" for command in compared.commands]
     total = f"{len(compared.commands)} of {compared.judged} commands are judged differently."
     print_lines([*map(clean, lines), total])

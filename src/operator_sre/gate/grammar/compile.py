@@ -11,8 +11,8 @@ One table for each command:
       safe: [sort -rn -k2 app.log]    examples, proven by the tests
       not: [sort -o out app.log]
 
-Options: `-abc` are flags, each of its own; `-n:KIND` has a value, `-n[:KIND]` one that is glued to
-it, `-n[:~KIND]` one that may be the next word as well, unless that begins with a dash or a plus;
+Options: `-abc` are three flags; `-n:KIND` has a value, `-n[:KIND]` a value that is glued to it,
+`-n[:~KIND]` a value that may be the next word as well, unless that begins with a dash or a plus;
 `--name`, `--name=KIND`, `--name[=KIND]` the same in long; `-#` is a number such as `-20`. With
 `style: words` an option is a whole word after one dash, as in `-name`, `-name:KIND`.
 Operands: kinds, the last with `*`, `+` or `?`. A sub-command under `commands` takes the options of
@@ -88,8 +88,8 @@ def compile_tables(found: Mapping[str, Table]) -> str:
 def examples(found: Mapping[str, Table]) -> Iterator[tuple[str, bool]]:
     """The examples of all tables: a command, and whether it is SAFE."""
     for table in found.values():
-        yield from ((str(one), True) for one in table.get("safe", ()))
-        yield from ((str(one), False) for one in table.get("not", ()))
+        yield from ((str(example), True) for example in table.get("safe", ()))
+        yield from ((str(example), False) for example in table.get("not", ()))
         yield from examples({k: v or {} for k, v in table.get("commands", {}).items()})
 
 
@@ -109,8 +109,8 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
             raise ValueError(f"{token!r} is not how an option is written")
         option, _, glued, kind = parsed.groups()
         whole = option.startswith("--") or style == "words" or len(option) == 2
-        for one in [option] if whole else [f"-{letter}" for letter in option[1:]]:
-            options[one] = f"?{glued}" if glued else kind or ""
+        for flag in [option] if whole else [f"-{letter}" for letter in option[1:]]:
+            options[flag] = f"?{glued}" if glued else kind or ""
     made: dict[str, Any] = {"options": options, "style": style}
     if "operands" in table:
         made["operands"] = str(table["operands"]).split()
@@ -125,9 +125,9 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
     made["modes"] = str(table.get("modes", "")).split()
     made["changes"] = _spread(table.get("changes", {}))
     made["commands"] = {
-        str(one): _tool(f"{name} {key}", body or {}, {**above, **options}, style)
+        str(word): _tool(f"{name} {key}", body or {}, {**above, **options}, style)
         for key, body in table.get("commands", {}).items()
-        for one in (*str(key).split(), *(body or {}).get("also", ()))
+        for word in (*str(key).split(), *(body or {}).get("also", ()))
     }
     made["asks"] = _spread(table.get("asks", {}))
     made["follows"] = str(table.get("follows", "")).split()
@@ -143,8 +143,8 @@ def _prove(name: str, made: Mapping[str, Any], options: Mapping[str, str]) -> No
         *made["needs"],
         *made["modes"],
         *made["asks"],
-        *(one for one in made["follows"] if one != "*"),
-        *(one for key in made["given"] for one in key.split("&")),
+        *(option for option in made["follows"] if option != "*"),
+        *(option for key in made["given"] for option in key.split("&")),
     ]
     for option in listed:
         if option not in options:

@@ -48,7 +48,7 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
     if reason or name in _SAYING:
         return reason
     # It must not look where the host is asked that a path names, whatever kind that is.
-    paths = (one.text for one in words if one.text[:1] == "/")
+    paths = (word.text for word in words if word.text[:1] == "/")
     return next(filter(None, map(scene.visit, paths)), "")
 
 
@@ -57,20 +57,22 @@ def _read_again(words: Sequence[Word]) -> bool:
 
     Then `e` shows the environment of processes, be it of an option or of a value.
     """
-    short = [one.text for one in words if one.text[:1] == "-" and one.text[:2] != "--"]
-    plain = [one.text for one in words if one.text[:1] != "-"]
-    clusters = [one for one in short if "e" in one]
+    short = [word.text for word in words if word.text[:1] == "-" and word.text[:2] != "--"]
+    plain = [word.text for word in words if word.text[:1] != "-"]
+    clusters = [cluster for cluster in short if "e" in cluster]
     if not clusters:  # a letter without a dash that wants a value takes the next option for it
-        takers = any(one.isalpha() and not _PS_TAKERS.isdisjoint(one) for one in plain)
+        takers = any(letters.isalpha() and not _PS_TAKERS.isdisjoint(letters) for letters in plain)
         return takers and not _PS_VALUED.isdisjoint("".join(short))
-    if any(one.text == "--forest" for one in words) and not set("LTmMH").isdisjoint("".join(short)):
+    if any(word.text == "--forest" for word in words) and not set("LTmMH").isdisjoint(
+        "".join(short)
+    ):
         return True
-    others = [one for one in short if one is not clusters[0]]
+    others = [option for option in short if option is not clusters[0]]
     formats = clusters[0].endswith("o") or "-o" in others
     if formats:
         count = len(others) - others.count("-o") - others.count("-ww") - others.count("-w")
         return count > 0 or not set(clusters[0]) <= set("-eLTwHo")
-    return any(one not in ("-f", "-w", "-ww", "-L", "-l", "-F") for one in others) or (
+    return any(option not in ("-f", "-w", "-ww", "-L", "-l", "-F") for option in others) or (
         len(others) > 1 or (bool(plain) and not plain[0].isdigit())
     )
 
@@ -79,7 +81,7 @@ def _in_language(tool: Tool, words: Sequence[Word], scene: Scene) -> str:
     for word in words:
         if word.opaque and not word.bland:
             return _UNKNOWN
-        if word.glob and any(fnmatchcase(one, word.text) for one in _FIND_ACTS):
+        if word.glob and any(fnmatchcase(action, word.text) for action in _FIND_ACTS):
             return "A glob may expand to an option."
     texts = [word.text for word in words]
     reason = WORD_LANGUAGES[tool.words](texts) or ""
@@ -87,17 +89,17 @@ def _in_language(tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         scene.sensitive.append(" ".join(texts)[:200])
     if reason or tool.words != "find":
         return reason
-    # Commands that find runs for what it finds are looked at like any other.
+    # Commands that find runs are checked like any other.
     commands = find_commands(texts)
     if commands:
         places = [word for word in words if word.text not in ("-H", "-L", "-P")]
-        first = next((n for n, one in enumerate(places) if one.text[:1] in "-(!"), len(places))
+        first = next((n for n, place in enumerate(places) if place.text[:1] in "-(!"), len(places))
         for word in places[:first] or [Word(".")]:
             if reason := check("tree", word, scene):
                 return reason
     for argv in commands:
         # It starts every name with the path it was given, so that none is taken for an option.
-        found = (Word("./found" if one == "{}" else one, "{}" in one != "{}") for one in argv)
+        found = (Word("./found" if text == "{}" else text, "{}" in text != "{}") for text in argv)
         scene.inner.append(Simple(tuple(found)))
     return ""
 
@@ -165,7 +167,7 @@ class _Fitting:
         """The kind of an option's value, by the sub-command or those above it."""
         kind = self._tool.options.get(option)
         if kind is None and self._above:
-            found = (one.options.get(option) for one in reversed(self._above))
+            found = (tool.options.get(option) for tool in reversed(self._above))
             return next((kind for kind in found if kind is not None), None)
         return kind
 
@@ -185,7 +187,7 @@ class _Fitting:
     def _operand(self, word: Word) -> tuple[str, bool]:
         """A sub-command, the beginning of another command or language, or a value for later.
 
-        Returns why it does not fit, and whether nothing is left to look at.
+        Returns why it does not fit, and whether no word is left to check.
         """
         tool = self._tool
         if tool.commands and not self._operands:
@@ -200,7 +202,7 @@ class _Fitting:
             if tool.operands is None or word.text in tool.changes:
                 unknown = f"'{self._name} {word.text[:60]}' is not known to only read."
                 known = tool.changes.get(word.text)
-                return _known(known) if known else unknown, True
+                return _mark_known(known) if known else unknown, True
         kinds = tool.operands or []
         place = min(len(self._operands), len(kinds) - 1)
         if kinds and place == len(self._operands) and kinds[place] in _COMMANDS:
@@ -209,11 +211,11 @@ class _Fitting:
                 return reason, True
             rest = self._words[self._at :]
             if kinds[place] == "line":
-                if any(one.glob for one in rest):
+                if any(word.glob for word in rest):
                     return "!A file name may expand to a command.", True
-                script = parse(" ".join(one.text for one in rest))
+                script = parse(" ".join(word.text for word in rest))
                 self._scene.inner.extend(script.commands)
-                unknown = "Unknown words." if any(one.opaque for one in rest) else ""
+                unknown = "Unknown words." if any(word.opaque for word in rest) else ""
                 return script.trouble or unknown, True
             variables = []
             while rest and self._name in _SETTING and (found := ASSIGNMENT.match(rest[0].text)):
@@ -228,11 +230,11 @@ class _Fitting:
             return "", False
         # All words from here on are in a little language of their own.
         rest = self._words[self._at - 1 :]
-        if any(one.opaque for one in rest):
+        if any(word.opaque for word in rest):
             return _UNKNOWN, True
-        reason = WORD_LANGUAGES[kinds[-1][:-3]]([one.text for one in rest]) or ""
+        reason = WORD_LANGUAGES[kinds[-1][:-3]]([word.text for word in rest]) or ""
         if reason[:1] == "?":
-            self._scene.sensitive.append(" ".join(one.text for one in rest)[:200])
+            self._scene.sensitive.append(" ".join(word.text for word in rest)[:200])
         return reason or self._needs(), True
 
     def _option(self, word: Word) -> str:
@@ -278,14 +280,14 @@ class _Fitting:
             if kind[1:2] != "~" or not rest or rest[0].text[:1] in ("-", "+"):
                 return ""
         kind = kind.lstrip("?~")
-        for one in kind.split(",") if kind[0] not in "(/" else (kind,):
+        for each in kind.split(",") if kind[0] not in "(/" else (kind,):
             if self._at >= len(self._words):
                 return f"{option} has no value."
             value = self._words[self._at]
             self._at += 1
             if value.splits and not value.bland:
                 return _UNKNOWN
-            if reason := self._check(one, value) or self._check_several(value):
+            if reason := self._check(each, value) or self._check_several(value):
                 return reason
         return ""
 
@@ -306,10 +308,12 @@ class _Fitting:
 
     def _strange(self, option: str) -> str:
         option_alone = option.split(" ")[0]
-        told = (one.changes.get(option_alone) for one in (self._tool, *reversed(self._above)))
-        known = next(filter(None, told), None)
+        sentences = (
+            tool.changes.get(option_alone) for tool in (self._tool, *reversed(self._above))
+        )
+        known = next(filter(None, sentences), None)
         if known:
-            return _known(known)
+            return _mark_known(known)
         return f"The option {option} of {self._name} is not known to be harmless."
 
     def _check(self, kind: str, value: Word) -> str:
@@ -330,7 +334,7 @@ class _Fitting:
             return f"{self._name} without a sub-command is not known to only read."
         if not leads_on and _COMMANDS.intersection(kinds):
             return f"{self._name} has no command to run."
-        kinds = [one for one in kinds if one not in _COMMANDS]
+        kinds = [kind for kind in kinds if kind not in _COMMANDS]
         for index, word in enumerate(self._operands):
             if index < len(kinds):
                 kind = kinds[index]
@@ -351,9 +355,11 @@ class _Fitting:
                 if reason := self._check_several(word):
                     return reason
             elif kinds == ["blind*"] and word.opaque and not word.bland:
-                place = next(n for n, one in enumerate(self._words) if one is word)
+                place = next(n for n, each in enumerate(self._words) if each is word)
                 beside = (*self._words[max(place - 1, 0) : place], *self._words[place + 1 :][:1])
-                if not any(one.text in _COMPARES and not one.opaque for one in beside):
+                if not any(
+                    neighbour.text in _COMPARES and not neighbour.opaque for neighbour in beside
+                ):
                     return "!A word of the test may expand to an operator that runs code."
         if kinds and kinds[-1] == "here*" and len(self._operands) < len(kinds):
             reason = check("here", Word("."), self._scene)
@@ -379,14 +385,14 @@ class _Fitting:
         if len(modes) > 1:
             return f"Of {' and '.join(sorted(modes))}, {self._name} obeys only the last one."
         tools = (tool, *reversed(self._above))
-        if not any(one.network for one in tools):
+        if not any(tool.network for tool in tools):
             return ""
-        if any("*" in one.follows or not seen.isdisjoint(one.follows) for one in tools):
+        if any("*" in tool.follows or not seen.isdisjoint(tool.follows) for tool in tools):
             if not scene.anywhere:
                 return f">{self._name} would follow a redirect to any host."
             scene.follows = True
-        asked = (one.asks[option] for one in tools for option in one.asks if option in seen)
-        server = next((one.server for one in tools if one.server), "") or next(asked, "")
+        servers = (each.asks[option] for each in tools for option in each.asks if option in seen)
+        server = next((each.server for each in tools if each.server), "") or next(servers, "")
         telling = seen.intersection(_TELLING) or self._name.endswith((" version", " help"))
         if server and not telling:
             return scene.reach(server)
@@ -395,5 +401,5 @@ class _Fitting:
         return ""
 
 
-def _known(sentence: str) -> str:
+def _mark_known(sentence: str) -> str:
     return sentence if sentence[0] in "!?" else f"~{sentence}"

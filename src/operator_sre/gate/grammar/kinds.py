@@ -44,7 +44,7 @@ _URL = re.compile(
     r"(?:(https?|telnet)://)?((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.*-]+)(?::[A-Za-z0-9_]+)?)"
     r"(/[^\s?{}\[\]]*+)?(?:\?\S*+)?"
 )
-# Where clouds hand out credentials to whoever asks, beside the link-local addresses.
+# Servers of clouds that give credentials to any client, beside the link-local addresses.
 _METADATA = re.compile(
     r"metadata(?:\..*)?|instance-data(?:\..*)?|169\.254\..*|kubernetes\.default.*"
 )
@@ -79,7 +79,7 @@ _HEADER = re.compile(
     r"(?i)(?:(host)|(?:accept|if)[\w-]*|user-agent|cache-control|origin|content-type|expect)"
     r":([^\x00-\x08\x0a-\x1f\x7f]*)"
 )
-# Addresses inside of an address, and what is asked for in the words of those who ask others.
+# Addresses inside of an address, and names that a relay would ask for.
 UNQUOTED_MAX = 4
 _NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+([^/?#&\s\"',;]+)")
 _ASKED_FOR = re.compile(
@@ -98,7 +98,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
 
 
 def _language(name: str) -> Check:
-    def checked(word: Word, scene: Scene) -> str:
+    def check_text(word: Word, scene: Scene) -> str:
         if word.opaque:
             return "!The command that it runs is not known until it runs."
         reason = LANGUAGES[name](word.text) or ""
@@ -106,7 +106,7 @@ def _language(name: str) -> Check:
             scene.sensitive.append(word.text[:200])
         return reason
 
-    return checked
+    return check_text
 
 
 KINDS: dict[str, Check] = {name: _language(name) for name in LANGUAGES}
@@ -127,27 +127,27 @@ def check(kind: str, word: Word, scene: Scene) -> str:
     if kind[0] == "(" or kind[0] == "/":
         if word.opaque:
             return "" if word.bland else _UNKNOWN.format("an argument")
-        fits = _compiled(kind[1:-1]).fullmatch(word.text)
-        return "" if fits else f"{_shown(word)} is not known to be harmless here."
-    if "|" in kind:  # one of them is enough; what the last one says is told
-        reasons = [KINDS[one](word, scene) for one in kind.split("|")]
+        fits = _compile(kind[1:-1]).fullmatch(word.text)
+        return "" if fits else f"{_quote(word)} is not known to be harmless here."
+    if "|" in kind:  # one of them is enough; the reason is that of the last
+        reasons = [KINDS[name](word, scene) for name in kind.split("|")]
         return "" if "" in reasons else reasons[-1]
     return KINDS[kind](word, scene)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _shown(word: Word) -> str:
+def _quote(word: Word) -> str:
     return repr(word.text[:60])
 
 
 @_kind("text")
 def _text(word: Word, scene: Scene) -> str:
-    """Any text; nobody looks at it as a file, a program or a place."""
-    return _UNKNOWN.format("an argument") if _hidden(word) else ""
+    """Any text: it names no file, program or place."""
+    return _UNKNOWN.format("an argument") if _is_unknown(word) else ""
 
 
 @_kind("any")
@@ -173,18 +173,18 @@ def _name(word: Word, scene: Scene) -> str:
     """A name, a number, a place in a tree: one word without blanks or odd signs."""
     if word.opaque:
         return "" if word.bland else _UNKNOWN.format("a name")
-    return "" if _NAME.fullmatch(word.text) else f"{_shown(word)} is not a plain name."
+    return "" if _NAME.fullmatch(word.text) else f"{_quote(word)} is not a plain name."
 
 
 @_kind("setting")
 def _setting(word: Word, scene: Scene) -> str:
-    """A number or a plain word, which is no name of a host even to a tool that takes it for one."""
+    """A number or a plain word, which cannot be a host name even where a tool expects one."""
     if word.opaque:
         return "" if word.bland else _UNKNOWN.format("a number")
-    return "" if _SETTING.fullmatch(word.text) else f"{_shown(word)} is not a number or a word."
+    return "" if _SETTING.fullmatch(word.text) else f"{_quote(word)} is not a number or a word."
 
 
-def _hidden(word: Word) -> bool:
+def _is_unknown(word: Word) -> bool:
     """True when it is not known; what xargs adds only fits where everything is harmless."""
     return word.opaque and not word.bland and not (word.glob and word.text == "*")
 
@@ -216,14 +216,14 @@ def _within(word: Word, scene: Scene) -> str:
     """A path inside of a repository, or the name of a commit; elsewhere, all below it is shown."""
     first = word.text[:1]
     odd = first in ("/", "~", ".") or scene.secrets.holds(scene.cwd, below=True)
-    # What lies in a directory of somebody's own, not the whole of a home.
+    # A directory below a home, not the whole home.
     own = scene.cwd.startswith("/home/") and scene.cwd.count("/") > 2 and first not in "/~."
     return (_tree if odd and not own else _file)(word, scene)
 
 
 @_kind("yq")
 def _yq(word: Word, scene: Scene) -> str:
-    """An expression; one that is also the name of a file is read as that file."""
+    """An expression; yq reads it as a file where a file has that name."""
     return _language("yq")(word, scene) or _file(word, scene)
 
 
@@ -233,7 +233,7 @@ def _path(word: Word, scene: Scene) -> str:
     """A path of which only the name and what is known of it are shown, whichever it is."""
     if "watchdog" in word.text:
         return "!Opening a watchdog starts the time until the machine is reset."
-    return _UNKNOWN.format("a path") if _hidden(word) else scene.visit(word.text)
+    return _UNKNOWN.format("a path") if _is_unknown(word) else scene.visit(word.text)
 
 
 @_kind("certificate")
@@ -245,7 +245,7 @@ def _certificate(word: Word, scene: Scene) -> str:
         scene.network.append(word.text.split("/")[2])
         return ">openssl would download it and follow a redirect to any host."
     if ":" in word.text.partition("/")[0]:
-        return f"{_shown(word)} is not a file, but something that openssl opens."
+        return f"{_quote(word)} is not a file, but something that openssl opens."
     return _path(word, scene)
 
 
@@ -255,7 +255,7 @@ def _null(word: Word, scene: Scene) -> str:
     if word.text in ("/dev/null", "-", "/dev/stdout", "/dev/stderr") and not word.opaque:
         return ""
     scene.write(word)
-    return f"It writes to {_shown(word)}."
+    return f"It writes to {_quote(word)}."
 
 
 @_kind("host")
@@ -264,7 +264,7 @@ def _host(word: Word, scene: Scene) -> str:
     if word.opaque:
         return _UNKNOWN.format("a host")
     if len(word.text) > HOST_CHARACTERS_MAX or not _HOST.fullmatch(word.text):
-        return f"{_shown(word)} is not a host."
+        return f"{_quote(word)} is not a host."
     return scene.reach(word.text)
 
 
@@ -272,20 +272,20 @@ def _host(word: Word, scene: Scene) -> str:
 def _lookup(word: Word, scene: Scene) -> str:
     """A host that is looked up as it is written, so that a port would be part of its name."""
     if not word.opaque and (":" in word.text or "/" in word.text) and not _is_address(word.text):
-        return f"{_shown(word)} is not a host."
+        return f"{_quote(word)} is not a host."
     return _host(word, scene)
 
 
 @_kind("dns")
 def _dns(word: Word, scene: Scene) -> str:
-    """What dig is told: names, types, +options, @servers."""
+    """An argument of dig: a name, a type, a +option, an @server."""
     if word.opaque:
         return _UNKNOWN.format("a name")
     if word.text[:1] == "@":
         return _lookup(Word(word.text[1:]), scene)
     if word.text[:1] == "+":
         if not _DNS_OPTION.fullmatch(word.text):
-            return f"{_shown(word)} is no option."
+            return f"{_quote(word)} is no option."
         option, _, value = word.text.partition("=")
         return _lookup(Word(value), scene) if value and "+domain".startswith(option) else ""
     if word.text == "." or word.text.lower() in _DNS_TYPES:
@@ -295,12 +295,12 @@ def _dns(word: Word, scene: Scene) -> str:
 
 @_kind("url")
 def _url(word: Word, scene: Scene) -> str:
-    """An address that is only asked, not told."""
+    """An address that is read and not written to."""
     if word.opaque:
         return _UNKNOWN.format("an address")
     parsed = _URL.fullmatch(word.text)
     if parsed is None:
-        return f"{_shown(word)} is not a known read-only address."
+        return f"{_quote(word)} is not a known read-only address."
     host = parsed[2]
     if _hands_out_credentials(host):
         scene.network.append(host)
@@ -315,7 +315,7 @@ def _url(word: Word, scene: Scene) -> str:
         if reason[0] == "?":
             scene.sensitive.append(word.text)
         return reason
-    hosts = (host, *_relayed(word.text, parsed.start(2)))
+    hosts = (host, *_find_hosts(word.text, parsed.start(2)))
     return next(filter(None, map(scene.reach, hosts)), "")
 
 
@@ -324,20 +324,20 @@ def _parameter(word: Word, scene: Scene) -> str:
     """NAME==VALUE, which httpie puts behind the address."""
     name, equals, value = word.text.partition("==")
     if word.opaque or not equals or "@" in value or not _PARAMETER.fullmatch(name):
-        return f"{_shown(word)} is not a known read-only parameter."
+        return f"{_quote(word)} is not a known read-only parameter."
     if _REVEALING.search(f"?{name}="):
         return "?The request or the response contains secrets."
-    hosts = _relayed(f"?{name}={value}", 0)
+    hosts = _find_hosts(f"?{name}={value}", 0)
     return parameter_harm(name, value) or next(filter(None, map(scene.reach, hosts)), "")
 
 
-def _relayed(url: str, begin: int) -> list[str]:
-    """The hosts inside of an address: whoever is asked may ask them for us."""
+def _find_hosts(url: str, begin: int) -> list[str]:
+    """The hosts inside of an address: the server may send requests to them."""
     text = url[begin:]
     found: list[str] = []
     for _ in range(UNQUOTED_MAX):  # each who passes it on may take one layer off
         found += _NESTED.findall(text)
-        found += [one for one in _ASKED_FOR.findall(text) if "." in one or ":" in one]
+        found += [host for host in _ASKED_FOR.findall(text) if "." in host or ":" in host]
         found += [_PUBLIC_REGISTRY] if _IMAGES.search(text) else []
         if (plain := unquote(text)) == text:
             break
@@ -365,7 +365,7 @@ def _header(word: Word, scene: Scene) -> str:
     """A header of a question; a proxy passes the question on to the host that it names."""
     parsed = _HEADER.fullmatch(word.text)
     if parsed is None or (word.opaque and (parsed[1] or not word.bland)):
-        return f"The header {_shown(word)} is not known to be harmless."
+        return f"The header {_quote(word)} is not known to be harmless."
     host = parsed[2].strip()
     if not (parsed[1] and host):
         return ""
@@ -376,7 +376,7 @@ def _header(word: Word, scene: Scene) -> str:
 
 
 @_kind("pinned")
-def _pinned(word: Word, scene: Scene) -> str:
+def _pinned_address(word: Word, scene: Scene) -> str:
     """HOST:PORT:ADDRESS: the address is what is spoken to, the host what it is asked for."""
     if word.opaque or word.text.count(":") < 2:
         return _UNKNOWN.format("an address")
@@ -425,19 +425,19 @@ def _peer(word: Word, scene: Scene) -> str:
 @_kind("sockets")
 def _sockets(word: Word, scene: Scene) -> str:
     """What ss is to show: a name in it is looked up."""
-    if _hidden(word):
+    if _is_unknown(word):
         return _UNKNOWN.format("an argument")
-    for one in _BLANKS.split(word.text):
-        if not one or _SOCKETS.fullmatch(one):
+    for endpoint in _BLANKS.split(word.text):
+        if not endpoint or _SOCKETS.fullmatch(endpoint):
             continue
         # One end of a connection as numbers: an address or a network, and maybe a port.
-        bare, _, length = one.partition("/")
+        bare, _, length = endpoint.partition("/")
         plain = not length or length.partition(":")[0].isdigit()
-        if bracketed := _BRACKETED.fullmatch(one):
+        if bracketed := _BRACKETED.fullmatch(endpoint):
             known = _is_address(bracketed[1])
         else:
             known = plain and (_is_address(bare) or _is_address(bare.rpartition(":")[0]))
-        if not known and (reason := scene.reach(one)):
+        if not known and (reason := scene.reach(endpoint)):
             return reason
     return ""
 
@@ -464,7 +464,7 @@ def _is_address(text: str) -> bool:
 def _unread(word: Word, scene: Scene) -> str:
     """A text that is not taken from a file by an @ before its name."""
     if word.text.startswith(("@", "<")):
-        return f"{_shown(word)} is read from a file."
+        return f"{_quote(word)} is read from a file."
     return _text(word, scene)
 
 
@@ -473,10 +473,10 @@ def _resource(word: Word, scene: Scene) -> str:
     """Kinds of things in a cluster, with names or without, none of them secret."""
     if word.opaque or word.glob:
         return _UNKNOWN.format("a kind")
-    for one in word.text.split(","):
-        if _SECRET_KINDS.fullmatch(one):
-            scene.sensitive.append(one)
-            return f"?{one!r} holds secrets."
+    for kind in word.text.split(","):
+        if _SECRET_KINDS.fullmatch(kind):
+            scene.sensitive.append(kind)
+            return f"?{kind!r} holds secrets."
     return _name(word, scene)
 
 

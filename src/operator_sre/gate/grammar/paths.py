@@ -35,12 +35,12 @@ _OF_SYSTEM = re.compile(
     r"|(?:sysctl|modprobe|modules-load|rsyslog|tmpfiles|sysusers|dnsmasq|limits)\.d)"
     r"(?:/[^/*?\[]+)*/[^/]*\*\.(?:conf|list|sources|repo|rules)"
 )
-# Where homes and settings lie: whoever reads all below one of them reads secrets.
+# Where homes and settings lie: a command that reads all below one of them reads secrets.
 _ROOTS = ((), ("home", "**"), ("root", "**"), ("etc",), ("var",), ("run",), ("dev",), ("proc",))
 
 
 def resolve_path(path: str, cwd: str) -> str:
-    """An absolute path without `.` and `..`, by its text; `~` stands for somebody's home."""
+    """An absolute path without `.` and `..`, by its text; `~` stands for a home directory."""
     if path.startswith("~"):
         user, _, rest = path[1:].partition("/")
         home = "/root" if user == "root" else f"/home/{user or '~'}"
@@ -61,7 +61,7 @@ class Secrets:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
         self._parts = [tuple(pattern.strip("/").split("/")) for pattern in self.patterns]
-        anywhere = [one[1] for one in self._parts if one[0] == "**" and len(one) == 2]
+        anywhere = [parts[1] for parts in self._parts if parts[0] == "**" and len(parts) == 2]
         self._names = frozenset(name for name in anywhere if "*" not in name)
         self._endings = frozenset(name[2:] for name in anywhere if _ENDING.fullmatch(name))
         self._inside = tuple(name[1:-1] for name in anywhere if _INSIDE.fullmatch(name))
@@ -71,16 +71,16 @@ class Secrets:
             if "*" in name and not (_ENDING.fullmatch(name) or _INSIDE.fullmatch(name))
         ]
         self._folders = frozenset(
-            one[1] for one in self._parts if one[0] == one[-1] == "**" and len(one) == 3
+            parts[1] for parts in self._parts if parts[0] == parts[-1] == "**" and len(parts) == 3
         )
-        self._deep = [one for one in self._parts if one[0] == "**" and len(one) > 2]
-        self._starts = frozenset(one[1] for one in self._deep)
+        self._deep = [parts for parts in self._parts if parts[0] == "**" and len(parts) > 2]
+        self._starts = frozenset(parts[1] for parts in self._deep)
         self._globs = lru_cache(maxsize=512)(self._may_match)
-        self._rooted = [one for one in self._parts if one[0] != "**"]
-        self._roots = frozenset(one[0] for one in self._rooted)
+        self._rooted = [parts for parts in self._parts if parts[0] != "**"]
+        self._roots = frozenset(parts[0] for parts in self._rooted)
         self._wild_roots = any(map(_WILD.search, self._roots))
         self._below = cache(
-            lambda root: one_of("/".join(one) for one in self._parts if one[0] == root)
+            lambda root: one_of("/".join(parts) for parts in self._parts if parts[0] == root)
         )
 
     # Compiled when a path asks for them: all of them take longer than most commands.
@@ -90,7 +90,7 @@ class Secrets:
 
     @cached_property
     def _long(self) -> re.Pattern[str]:
-        return one_of("/".join(one) for one in self._deep)
+        return one_of("/".join(parts) for parts in self._deep)
 
     def holds(self, path: str, *, below: bool = False) -> bool:
         """True when the path may be one of them, or with `below`, when one may lie under it."""
@@ -120,7 +120,7 @@ class Secrets:
         name = parts[-1]
         if name in self._names or name.rpartition(".")[2] in self._endings:
             return True
-        if any(one in name for one in self._inside) or self._other.fullmatch(f"/{name}"):
+        if any(part in name for part in self._inside) or self._other.fullmatch(f"/{name}"):
             return True
         if not self._starts.isdisjoint(parts) and (
             not self._folders.isdisjoint(parts) or self._long.fullmatch(path)
@@ -133,9 +133,9 @@ class Secrets:
     def _may_match(self, path: str) -> bool:
         parts = tuple(path.strip("/").split("/"))
         first = "" if _WILD.search(parts[0]) else parts[0]
-        told, of_system = _TOLD.fullmatch(path), _OF_SYSTEM.fullmatch(path)
+        is_told, of_system = _TOLD.fullmatch(path), _OF_SYSTEM.fullmatch(path)
         is_log = _LOG.fullmatch(path)
-        # Among logs, a folder of secrets is one that is named; a `*` is not taken for its name.
+        # Among logs, only a folder that is named holds secrets; a `*` is not taken for its name.
         named = tuple("\0" if _WILD.search(part) else part for part in parts)
         if _RELEASE.fullmatch(path):
             return False
@@ -146,11 +146,11 @@ class Secrets:
             folder = pattern[-1] == "**"
             if anywhere and of_system:
                 continue
-            if told and anywhere and folder:
+            if is_told and anywhere and folder:
                 if _overlap(named, pattern):
                     return True
                 continue
-            if told and not folder and "*" in pattern[-1]:
+            if is_told and not folder and "*" in pattern[-1]:
                 by_part = anywhere or (is_log and _is_rotated(pattern))
                 if by_part:
                     continue
@@ -206,37 +206,37 @@ def _leads_to(names: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=16384)
-def _meet(one: str, other: str) -> bool:
+def _meet(name: str, other: str) -> bool:
     """True when some name fits both patterns; the shell hides names that begin with a dot.
 
     Quotes are gone here, so that it is not known which bracket closes another: it stands for any
     one letter up to each of those behind it, or for itself.
     """
-    if one.count("[") > BRACKETS_MAX:
+    if name.count("[") > BRACKETS_MAX:
         return True
-    begin, end = one[:1], one[-1:]
+    begin, end = name[:1], name[-1:]
     if begin not in _WILDCARDS and other[:1] not in ("*", begin):
         return False
     if end not in "*?]" and other[-1:] not in ("*", end):
         return False
-    if len(one) - one.count("*") > NAME_CHARACTERS_MAX:
+    if len(name) - name.count("*") > NAME_CHARACTERS_MAX:
         return False
-    if one[:1] in _WILDCARDS and other[:1] == ".":
+    if name[:1] in _WILDCARDS and other[:1] == ".":
         return False
     reach = {(0, 0)}
     seen = set(reach)
     while reach:
         a, b = reach.pop()
-        if a == len(one) and b == len(other):
+        if a == len(name) and b == len(other):
             return True
-        here, there = one[a : a + 1], other[b : b + 1]
+        here, there = name[a : a + 1], other[b : b + 1]
         steps = []
         if here == "*":
             steps += [(a + 1, b), *([(a, b + 1)] if there else [])]
         # What stands for one letter here: itself, or all up to a closing bracket.
         ends = [a + 1] if here else []
         if here == "[":
-            ends += [at + 1 for at in range(a + 2, len(one)) if one[at] == "]"]
+            ends += [at + 1 for at in range(a + 2, len(name)) if name[at] == "]"]
         if there == "*":
             steps += [(a, b + 1), *((end, b) for end in ends)]
         elif there:

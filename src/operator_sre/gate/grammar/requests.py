@@ -120,7 +120,7 @@ def harm_of(url: str) -> str:
     if "[" in url and _LETTERS.search(url):
         return _HIDES
     if "{" in url:  # curl puts each of the words in braces in their place
-        most = max((one.count(",") for one in _BRACES.findall(url)), default=0)
+        most = max((words.count(",") for words in _BRACES.findall(url)), default=0)
         if most >= WORDS_MAX:
             return _HIDES
         for place in range(most + 1):
@@ -142,7 +142,7 @@ def _harm_of(url: str) -> str:
     else:
         return _HIDES
     path, _, more = path.partition("?")
-    parts = [one.partition(";")[0] for one in path.replace("\\", "/").split("/")]
+    parts = [part.partition(";")[0] for part in path.replace("\\", "/").split("/")]
     path = posixpath.normpath("/" + "/".join(filter(None, parts))).lower()
     if _SECRET_PATHS.search(path):
         return _SECRETS.format(path[:60])

@@ -1,4 +1,4 @@
-"""Where a command would run, and what is learnt of it while it is looked at."""
+"""Where a command would run, and what its check finds out about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scene:
     """The working directory and the rules of the place; what would be touched is gathered here.
 
     `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
-    `inner` are commands inside of commands that are still to be looked at. `fed`: what the command
+    `inner` are commands inside of commands that are not checked yet. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
     still be in. `follows`: an answer may lead it to any other host.
     """
@@ -62,7 +62,11 @@ class Scene:
         parts = resolve_path(text, self.cwd).split("/", 3)
         if len(parts) < 3 or not parts[2]:
             return ""
-        return self.reach(parts[2]) if any(fnmatchcase(one, parts[1]) for one in _HOSTS) else ""
+        return (
+            self.reach(parts[2])
+            if any(fnmatchcase(pattern, parts[1]) for pattern in _HOSTS)
+            else ""
+        )
 
     def write(self, word: Word) -> None:
         """Note that a file is written, as far as its name is known."""
@@ -74,11 +78,11 @@ class Scene:
         return "" if self.reaches(host) else _OUTSIDE.format(host)
 
 
-# Where the names of folders are hosts, which are asked for their files when somebody looks.
+# Folders whose entries are hosts: listing one asks the host for its files.
 _HOSTS = ("net", "afs")
 _OUTSIDE = (
     ">{} is not an allowed host, and even a read request can carry data out. Approve the command,"
     " or add the host to 'egress: allow' in the policy."
 )
-# Where `..` may lead to from a link: what lies there is not told by the text before it.
+# Where `..` may lead to from a link: the text before it does not show what lies there.
 _TARGETS = ("", "/etc", "/root", "/run", "/proc/1", "/dev", "/var", "/var/lib")

@@ -34,7 +34,7 @@ _INSIDE = re.compile(r"[^\"\\$`]+|\\\n|\\[$`\"\\]|\\|\$|`|\"", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([?$#]))")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-# Taken away by the shell before it looks at anything, so that it may sit between `$` and `(`.
+# Removed by the shell before it reads anything, so that it may stand between `$` and `(`.
 _BROKEN_WORD = re.compile(r"(?<![ \t])\\\n")
 _WORD_END = re.compile(r"[\s;|&()<>]|\Z")
 
@@ -54,7 +54,9 @@ def parse(command: str) -> Script:
         reader.note("It contains control characters.")
     elif _BROKEN_WORD.search(command):
         reader.note("A line is broken in the middle of a word.")
-    elif not command.isascii() and not all(one.isprintable() or one in "\n\t" for one in command):
+    elif not command.isascii() and not all(
+        letter.isprintable() or letter in "\n\t" for letter in command
+    ):
         reader.note("It contains invisible characters.")
     elif not command.strip():
         reader.note("There is no command.")
@@ -99,7 +101,7 @@ class _Reader(Structured):
     def read(self, until: str) -> None:
         """Read a list of commands up to the closing sign, which is taken away."""
         text, match = self.text, TOKEN.match
-        simple = self._begun()
+        simple = self._begin_command()
         groups = 0
         end = len(text)
         while self.at < end:
@@ -120,7 +122,7 @@ class _Reader(Structured):
                     self.note("';;' makes it a script.")
                 self._finish(simple)
                 piped = token.group() in ("|", "|&")
-                simple = self._begun(piped=piped, told=piped and simple.only_tells())
+                simple = self._begin_command(piped=piped, from_line=piped and simple.only_tells())
             elif kind == "redirect":
                 self.at = token.end()
                 self._redirect(token, simple)
@@ -137,16 +139,18 @@ class _Reader(Structured):
                     self.at = end
                 if sign != "#":
                     self._finish(simple)
-                    simple = self._begun(closed=sign == ")")
+                    simple = self._begin_command(closed=sign == ")")
             else:
                 self._take(simple, token)
         self._finish(simple)
         if until or groups or self._open:
             self.note("Something is opened and never closed.")
 
-    def _begun(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> Building:
+    def _begin_command(
+        self, *, closed: bool = False, piped: bool = False, from_line: bool = False
+    ) -> Building:
         """The next command, which reads what those around it read unless a pipe leads into it."""
-        self._at_hand = Building(closed=closed, piped=piped or self.fed, told=told)
+        self._at_hand = Building(closed=closed, piped=piped or self.fed, from_line=from_line)
         return self._at_hand
 
     def _sign(self, sign: str, simple: Building) -> int:
@@ -225,7 +229,7 @@ class _Reader(Structured):
                     break
                 if piece == '"':
                     self.at += 1
-                    unknown, plain = self._quoted(pieces)
+                    unknown, plain = self._read_quotes(pieces)
                     opaque, bland, bare = opaque or unknown, bland and plain, False
                 elif piece == "$":
                     unknown, plain = self._dollar(pieces, quoted=False)
@@ -235,12 +239,12 @@ class _Reader(Structured):
                     brace = brace or piece == "{"
                     self.at += 1
                     if piece == "`":
-                        self._backquoted()
+                        self._read_backquotes()
                     elif piece == "'":
                         self.note("A quote is opened and never closed.")
                     elif piece == "\\":
                         self.note("It ends in a backslash, or escapes an invisible character.")
-                    else:  # ~ ! { } are themselves, or are looked at as a whole word
+                    else:  # ~ ! { } are themselves, or are checked as a whole word
                         if not piece.isascii():
                             why = "It contains unquoted non-ASCII letters."
                             self.note(why)
@@ -252,7 +256,7 @@ class _Reader(Structured):
         found = "".join(pieces)
         return Word(found, opaque, splits, glob, bare, opaque and bland)
 
-    def _backquoted(self) -> None:
+    def _read_backquotes(self) -> None:
         self.note("Backquotes run a command inside another. Use $( ) instead.")
         end = self.text.find("`", self.at)
         end = end if end >= 0 else len(self.text)
@@ -263,7 +267,7 @@ class _Reader(Structured):
             reader.read("")
             self.commands.extend(reader.commands)
 
-    def _quoted(self, pieces: list[str]) -> tuple[bool, bool]:
+    def _read_quotes(self, pieces: list[str]) -> tuple[bool, bool]:
         """The rest of a double-quoted text: whether part of it is unknown, and plain."""
         opaque, bland = False, True
         while self.at < len(self.text):
@@ -278,7 +282,7 @@ class _Reader(Structured):
             if piece == '"':
                 return opaque, bland
             if piece == "`":
-                self._backquoted()
+                self._read_backquotes()
                 opaque = True
             elif piece[0] == "\\" and len(piece) == 2:
                 pieces.append("" if piece[1] == "\n" else piece[1])
@@ -335,7 +339,7 @@ class _Reader(Structured):
         reader = _Reader(self.text)
         reader.at, reader.depth = self.at, self.depth + 1
         reader._loops = self._loops
-        reader.fed = reader._given = self._at_hand.piped and not self._at_hand.told
+        reader.fed = reader._given = self._at_hand.piped and not self._at_hand.from_line
         reader._read = [names for names in self._read if names]
         reader.read(")")
         self.at = reader.at
@@ -391,13 +395,13 @@ class _Reader(Structured):
             self.at = len(self.text)
             return
         # Once for every value of the loops' variables in it.
-        found = [simple.done()]
+        found = [simple.build()]
         for name, values in self._loops.items():
             mark = f"{_MARK}{name}{_MARK}"
-            if any(mark in text for one in found for text in texts_of(one)):
+            if any(mark in text for command in found for text in texts_of(command)):
                 if len(found) * len(values) > VALUES_MAX:
                     self.note("Its loops run too many commands.")
                     found = found[:1]
                     break
-                found = [fill_mark(one, mark, value) for one in found for value in values]
+                found = [fill_mark(command, mark, value) for command in found for value in values]
         self.commands.extend(found)

@@ -147,8 +147,9 @@ class Structured(ABC):
         for place, word in enumerate(words):
             beside = (*words[max(place - 1, 0) : place], *words[place + 1 : place + 2])
             if word.text in _CALCULATES and not all(
-                _INTEGER.fullmatch(one.text) or (one.bland and one.text in _NUMBERS)
-                for one in beside
+                _INTEGER.fullmatch(neighbour.text)
+                or (neighbour.bland and neighbour.text in _NUMBERS)
+                for neighbour in beside
             ):
                 self.note("It evaluates arithmetic on a value that may not be a number.")
         if not simple.words:
@@ -171,17 +172,18 @@ class Structured(ABC):
                 break
             elif counted := _COUNTED.match(text, self.at):
                 self.at = counted.end()
-                ends = [int(one) for one in counted.groups() if one]
+                ends = [int(end) for end in counted.groups() if end]
                 first, last = sorted(ends if len(ends) == 2 else [1, *ends])
-                words += [Word(str(one)) for one in range(first, min(last, first + 99) + 1)]
+                words += [Word(str(number)) for number in range(first, min(last, first + 99) + 1)]
             elif token.lastgroup == "redirect" or token.group() in "()&#":
                 break
             else:
                 words.append(self.word())
         plain = all(
-            (_GLOB if one.glob else _PLAIN).fullmatch(one.text) and not one.opaque for one in words
+            (_GLOB if word.glob else _PLAIN).fullmatch(word.text) and not word.opaque
+            for word in words
         )
-        values = [one.text for one in words[2:]]
+        values = [word.text for word in words[2:]]
         heading = len(words) > 2 and _NAME.fullmatch(words[0].text) and words[1].text == "in"
         if not (heading and plain and len(values) <= VALUES_MAX and len(self._names) < 2):
             self.note("It loops over values that are not known until it runs.")

@@ -69,7 +69,7 @@ class Tables:
         return sorted(self._raw)
 
     def warm(self) -> None:
-        """Decode all of them now, for whoever judges many commands."""
+        """Decode all of them now: for a process that judges many commands."""
         for name in self._raw:
             self.get(name)
 

@@ -46,15 +46,15 @@ class Redirect(msgspec.Struct, frozen=True, gc=False):
 class Simple(msgspec.Struct, frozen=True, gc=False):
     """One command with its arguments: what a rule is ever matched against.
 
-    `piped`: it reads what another command writes; `told`: that is written in the line itself.
-    `privileged`: it runs as somebody else. `moved`: its line changes the folder somewhere.
+    `piped`: it reads what another command writes; `from_line`: that is written in the line itself.
+    `privileged`: it runs as another user. `moved`: its line changes the folder somewhere.
     """
 
     words: tuple[Word, ...]
     assignments: tuple[tuple[str, Word], ...] = ()
     redirects: tuple[Redirect, ...] = ()
     piped: bool = False
-    told: bool = False
+    from_line: bool = False
     privileged: bool = False
     moved: bool = False
 
@@ -85,35 +85,47 @@ def literal(text: str) -> Word:
 class Building:
     """A command that is being read."""
 
-    __slots__ = ("assignments", "closed", "last", "looped", "piped", "redirects", "told", "words")
+    __slots__ = (
+        "assignments",
+        "closed",
+        "from_line",
+        "last",
+        "looped",
+        "piped",
+        "redirects",
+        "words",
+    )
 
-    def __init__(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> None:
+    def __init__(
+        self, *, closed: bool = False, piped: bool = False, from_line: bool = False
+    ) -> None:
         self.words: list[Word] = []
         self.assignments: list[tuple[str, Word]] = []
         self.redirects: list[Redirect] = []
         self.closed = closed
         self.looped = False  # it ends a loop that reads lines, and may be given a file
         self.piped = piped
-        self.told = told
+        self.from_line = from_line
         self.last = (0, 0)  # where the last word was written
 
-    def done(self) -> Simple:
+    def build(self) -> Simple:
         """The command as it was read."""
         return Simple(
             *(tuple(self.words), tuple(self.assignments), tuple(self.redirects)),
-            *(self.piped, self.told),
+            *(self.piped, self.from_line),
         )
 
     def only_tells(self) -> bool:
         """True when it writes nothing but what stands in the line."""
         known = not any(word.opaque or word.glob for word in self.words)
-        return known and not self.redirects and [one.text for one in self.words[:1]] == ["echo"]
+        return known and not self.redirects and [word.text for word in self.words[:1]] == ["echo"]
 
 
 def texts_of(simple: Simple) -> list[str]:
     """Every text in a command."""
-    words = [*simple.words, *(one for _, one in simple.assignments)]
-    return [one.text for one in (*words, *(one.word for one in simple.redirects))]
+    words = [*simple.words, *(value for _, value in simple.assignments)]
+    words += [redirect.word for redirect in simple.redirects]
+    return [word.text for word in words]
 
 
 def fill_mark(simple: Simple, mark: str, value: str) -> Simple:
@@ -132,7 +144,8 @@ def fill_mark(simple: Simple, mark: str, value: str) -> Simple:
         words=tuple(map(put, simple.words)),
         assignments=tuple((name, put(word)) for name, word in simple.assignments),
         redirects=tuple(
-            Redirect(one.operator, put(one.word), one.descriptor) for one in simple.redirects
+            Redirect(redirect.operator, put(redirect.word), redirect.descriptor)
+            for redirect in simple.redirects
         ),
     )
 
@@ -154,12 +167,14 @@ _BLAND: dict[str, re.Pattern[str]] = {
 
 
 def is_bland(simple: Simple) -> bool:
-    """True when what it prints cannot be a text of somebody's choice."""
+    """True when the caller cannot choose what it prints."""
     if not simple.words or simple.assignments:
         return False
     known = _BLAND.get(simple.words[0].text)
     if known is None or any(
-        one.opaque or not known.fullmatch(one.text) for one in simple.words[1:]
+        word.opaque or not known.fullmatch(word.text) for word in simple.words[1:]
     ):
         return False
-    return all(one.operator == ">" and one.descriptor == "2" for one in simple.redirects)
+    return all(
+        redirect.operator == ">" and redirect.descriptor == "2" for redirect in simple.redirects
+    )

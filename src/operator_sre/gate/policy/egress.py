@@ -27,7 +27,7 @@ _PORT = re.compile(r":[0-9a-z_-]+$")
 class Egress(msgspec.Struct, frozen=True, dict=True):
     """Names, patterns of names, addresses and networks: what is denied wins.
 
-    `allow` are the hosts that anybody reaches, `people` those that a person reaches beside them.
+    `allow` are the hosts that anybody reaches, `people` hosts that a person may reach as well.
     `scripts` are the hosts that a boxed script reaches, each by its name and port; none by default.
     """
 
@@ -52,7 +52,7 @@ class Egress(msgspec.Struct, frozen=True, dict=True):
             except ValueError:
                 address = None
         if address is None and _NUMERIC.fullmatch(name):
-            return False  # an address in disguise: nobody writes one like this
+            return False  # an address in disguise: people do not write it like this
         if _any(self._denied, name, address):
             return False
         if name in known or _any(self._allowed, name, address):
@@ -60,7 +60,7 @@ class Egress(msgspec.Struct, frozen=True, dict=True):
         return person and _any(self._for_people, name, address)
 
     def leads_anywhere(self, *, person: bool = False) -> bool:
-        """True when all hosts may be reached but those that are denied."""
+        """True when all hosts may be reached except the denied ones."""
         return "*" in self.allow or (person and "*" in self.people)
 
     @cached_property
@@ -101,7 +101,9 @@ def network_of(text: str) -> Network | None:
 def _sorted_out(entries: Iterable[str]) -> tuple[re.Pattern[str], list[Network]]:
     networks = {entry: network_of(entry) for entry in entries}
     names = [translate(entry.lower()) for entry, network in networks.items() if network is None]
-    return re.compile("|".join(names) or r"(?!)"), [one for one in networks.values() if one]
+    return re.compile("|".join(names) or r"(?!)"), [
+        network for network in networks.values() if network
+    ]
 
 
 def _any(
@@ -111,7 +113,7 @@ def _any(
     if names.match(name):
         return True
     return address is not None and any(
-        address.version == one.version and address in one for one in networks
+        address.version == network.version and address in network for network in networks
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import ConfigError
-from operator_sre.gate.grammar.finding import read
+from operator_sre.gate.grammar.findings import read
 from operator_sre.gate.grammar.paths import Secrets
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
@@ -97,8 +97,8 @@ def read_text(file: Path) -> str:
         with file.open("rb") as stream:
             data = stream.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        told = error.strerror or str(error)
-        raise ConfigError(f"{file}:1:1: The policy cannot be read: {told}.") from error
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{file}:1:1: The policy cannot be read: {reason}.") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,18 +125,18 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
     return msgspec.structs.replace(
         base,
         rules=(*(rule for rule in base.rules if rule.id not in gone), *written.rules),
-        sensitive=_added(base.sensitive, written.sensitive),
+        sensitive=_join(base.sensitive, written.sensitive),
         writable=base.writable if written.writable is None else written.writable,
         egress=Egress(
             written.egress.get("allow", base.egress.allow),
-            _added(base.egress.deny, written.egress.get("deny", ())),
+            _join(base.egress.deny, written.egress.get("deny", ())),
             written.egress.get("scripts", base.egress.scripts),
-            # Whoever lists the hosts that are allowed means everybody, unless they tell apart.
+            # A list of allowed hosts is for everybody, unless it has its own list for people.
             written.egress.get("people", () if "allow" in written.egress else base.egress.people),
         ),
         services=Services(
             written.services.get("allow", base.services.allow),
-            _added(base.services.deny, written.services.get("deny", ())),
+            _join(base.services.deny, written.services.get("deny", ())),
         ),
         approval={**base.approval, **written.approval},
         tools={**base.tools, **written.tools},
@@ -149,5 +149,5 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
     )
 
 
-def _added(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
+def _join(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*these, *those)))

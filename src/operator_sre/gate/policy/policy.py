@@ -142,8 +142,8 @@ class Policy:
 
     The profile `lab` runs by itself all that is not BLOCKED, but only inside the boundary of a
     rig: its own typed tools, and scripts in a box that reaches nothing else, on its own targets.
-    `auto` are the risks that run by themselves instead of those that the book names. `hosts` are
-    those of the subject's targets.
+    `auto` are the risks that run without approval, instead of the book's. `hosts` are the hosts
+    of the subject's targets.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -218,7 +218,7 @@ class Policy:
         return action.tool in self.boundary_tools and named <= self.boundary_targets
 
     def runs_by_itself(self, verdict: Verdict) -> bool:
-        """True when nobody has to be asked."""
+        """True when no approval is required."""
         if verdict.level is Level.SAFE:
             return True
         if verdict.level is Level.BLOCKED or self.mode is not Mode.EXECUTE:

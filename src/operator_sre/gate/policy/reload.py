@@ -40,7 +40,7 @@ class PolicyFile:
                 next_step="operator policy init writes one to start from.",
             )
         self._pending = self._stamp
-        self._book = _loaded(self._stamp)
+        self._book = _load_rules(self._stamp)
         self.file = _file_of(self._stamp)  # the file in force; None for the built-in rules
         self._look_at = monotonic() + LOOK_S
         self.trouble = ""
@@ -48,7 +48,7 @@ class PolicyFile:
     def book(self) -> Rulebook:
         """The rules in force."""
         if self._monotonic() < self._look_at or not self._lock.acquire(blocking=False):
-            return self._book  # somebody else is looking: what is in force is one whole value
+            return self._book  # another thread is checking: the rules in force are one whole value
         try:
             self._look()
         finally:
@@ -66,7 +66,7 @@ class PolicyFile:
             self._complain(f"{self.file}:1:1: The policy is gone.")
             return
         try:
-            book = _loaded(now)
+            book = _load_rules(now)
         except ConfigError as error:
             if self._now() == now:  # else it was read while it was written
                 self._complain(str(error))
@@ -96,7 +96,7 @@ def _file_of(stamp: Stamp | None) -> Path | None:
     return Path(stamp[0]) if stamp else None
 
 
-def _loaded(stamp: Stamp | None) -> Rulebook:
+def _load_rules(stamp: Stamp | None) -> Rulebook:
     if stamp is None:
         return built_in()
     # Most homes have no policy of their own, and start without what reads one.

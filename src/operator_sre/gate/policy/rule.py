@@ -43,11 +43,11 @@ class Decision(StrEnum):
 
 
 class PolicyRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said of every simple command that fits all of its conditions.
+    """A verdict on every simple command that fits all of its conditions.
 
     A rule of `review` or `blocked` is open: it fits when what it asks for is there, whatever else
     is. A rule of `safe` is closed: every option has to be listed and every operand has to match,
-    nothing is unknown before it runs, nothing is redirected, and nobody else's rights are used.
+    nothing is unknown before it runs, nothing is redirected, and it runs without `sudo`.
     With `cwd` it fits only what is started in one of these folders, in a line that stays there.
     """
 
@@ -78,7 +78,7 @@ class PolicyRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """A built-in rule that somebody took away, who, and why."""
+    """A built-in rule that a person disabled, with the name and the reason."""
 
     rule: str
     reason: str
@@ -87,7 +87,7 @@ class Override(msgspec.Struct, frozen=True):
 
 ABBREVIATION_MIN = 4
 SHORT_MAX = 256
-# Rules only say more of what is not SAFE anyway, so that they need not look at endless lists.
+# Rules only add to a verdict that is not SAFE anyway, so long lists need no full check.
 PATHS_MAX = 256
 # Where programs of the system lie; a safe rule trusts a name only there.
 _BINARIES = frozenset({"", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"})
@@ -165,13 +165,13 @@ def _linear(source: str) -> Expression:
     try:
         found: Expression = re2.compile(source, options)
     except re2.error as error:
-        told = error.args[0] if error.args else "it cannot be read"
-        raise ValueError(told.decode() if isinstance(told, bytes) else str(told)) from error
+        reason = error.args[0] if error.args else "it cannot be read"
+        raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from error
     return found
 
 
 class Seen:
-    """One simple command as rules look at it: its options, its operands, and what is neither."""
+    """One simple command as rules see it: its options, its operands, and all other words."""
 
     __slots__ = ("_paths", "argv", "cwd", "folder", "name", "operands", "options", "simple")
 
@@ -197,13 +197,13 @@ class Seen:
 
     def has(self, wanted: str) -> bool:
         """True when an option is there: by itself, in a cluster, or abbreviated."""
-        for one in self.options:
+        for option in self.options:
             if len(wanted) == 2:
-                letters = None if one[:2] == "--" else _LETTERS.match(one)
+                letters = None if option[:2] == "--" else _LETTERS.match(option)
                 if letters is not None and wanted[1] in letters[0][1:]:
                     return True
                 continue
-            name = one.partition("=")[0]
+            name = option.partition("=")[0]
             # Most tools take a beginning of a long option for the whole.
             short = name[:2] == "--" and len(name) >= ABBREVIATION_MIN and wanted.startswith(name)
             if name == wanted or short:
@@ -212,18 +212,22 @@ class Seen:
 
     def has_exactly(self, wanted: str) -> bool:
         """True when an option is there as it is written."""
-        return any(one == wanted or one.startswith(f"{wanted}=") for one in self.options)
+        return any(option == wanted or option.startswith(f"{wanted}=") for option in self.options)
 
     def paths(self) -> list[str]:
         """Everything that may be the name of a file that it works on."""
         if self._paths is None:
-            headers: set[str] = set()  # told to a server, such as `Accept: */*`; no files
+            headers: set[str] = set()  # sent to a server, such as `Accept: */*`; no files
             if self.name in _WITH_HEADERS:
                 pairs = zip(self.argv[1:], self.argv[2:], strict=False)
-                headers = {two for one, two in pairs if one in _HEADER and _TOLD.match(two)}
+                headers = {
+                    value for option, value in pairs if option in _HEADER and _TOLD.match(value)
+                }
             texts = [text for text, _ in self.operands if text not in headers]
             texts += [text.partition("=")[2] for text in self.argv[1:] if "=" in text]
-            texts += [one.word.text for one in self.simple.redirects if one.operator == "<"]
+            texts += [
+                redirect.word.text for redirect in self.simple.redirects if redirect.operator == "<"
+            ]
             found = []
             for text in list(dict.fromkeys(texts))[:PATHS_MAX]:
                 text = text.lstrip("@")
@@ -248,8 +252,8 @@ class Matcher:
         self._subcommands: list[list[tuple[frozenset[str], re.Pattern[str] | None]]] = []
         for phrase in rule.subcommand:
             choices = [word.split("|") for word in phrase.split()]
-            globs = ([translate(one) for one in words if _GLOB.search(one)] for words in choices)
-            patterns = (re.compile("|".join(one)) if one else None for one in globs)
+            globs = ([translate(word) for word in words if _GLOB.search(word)] for words in choices)
+            patterns = (re.compile("|".join(parts)) if parts else None for parts in globs)
             self._subcommands.append(list(zip(map(frozenset, choices), patterns, strict=True)))
         self._operand = compile_expression(rule.operand, trusted=trusted) if rule.operand else None
         self._redirect = (
@@ -290,10 +294,10 @@ class Matcher:
         if self._paths is not None and not any(map(self._paths.holds, seen.paths())):
             return False
         if self._redirect is not None and not any(
-            self._redirect.fullmatch(one.word.text)
-            for one in simple.redirects
+            self._redirect.fullmatch(redirect.word.text)
+            for redirect in simple.redirects
             # A connection is opened in both directions, whichever is asked for.
-            if ">" in one.operator or one.word.text.startswith(("/dev/tcp/", "/dev/udp/"))
+            if ">" in redirect.operator or redirect.word.text.startswith(("/dev/tcp/", "/dev/udp/"))
         ):
             return False
         return self._regex is None or self._regex.search(" ".join(seen.argv)) is not None
@@ -328,14 +332,14 @@ def _is_plain(seen: Seen, rule: PolicyRule) -> bool:
         return False
     if simple.piped and not rule.piped:  # what it is fed may be all that it does
         return False
-    if any(one.opaque or one.splits or one.glob for one in simple.words):
+    if any(word.opaque or word.splits or word.glob for word in simple.words):
         return False
     return seen.argv[0] in rule.command or (seen.folder in _BINARIES and seen.name in rule.command)
 
 
 def _only(options: Sequence[str], listed: Sequence[str]) -> bool:
-    for one in options:
-        name = one.partition("=")[0]
+    for option in options:
+        name = option.partition("=")[0]
         cluster = name[:2] != "--" and all(f"-{letter}" in listed for letter in name[1:])
         if name not in listed and not cluster:
             return False
@@ -393,7 +397,7 @@ class Index:
         return strict or [rule for rule in once if rule.level is Level.SAFE]
 
     def warm(self) -> None:
-        """Compile all rules now, for whoever judges many commands."""
+        """Compile all rules now: for a process that judges many commands."""
         for rule in self._rules:
             self._matcher(rule)
 

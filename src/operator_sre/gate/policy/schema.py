@@ -42,7 +42,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(slots=True)
 class Node:
-    """One value and where it stands. Texts are texts: nobody guesses what else they could be."""
+    """One value and where it stands. Texts stay texts: no type is guessed."""
 
     kind: str
     file: str
@@ -62,7 +62,7 @@ class Node:
         """The entries of a table; with `valid`, every other key is an error."""
         self._expect("map")
         found: dict[str, Node] = {}
-        known = None if valid is None else [str(one) for one in valid]
+        known = None if valid is None else [str(name) for name in valid]
         for key, value in self.pairs:
             name = key.word()
             if name in found:
@@ -72,11 +72,11 @@ class Node:
             found[name] = value
         return found
 
-    def unknown(self, name: str, valid: Iterable[str], what: str) -> ConfigError:
-        """That a name is not one of those that are valid, and which is the nearest."""
+    def unknown(self, name: str, valid: Iterable[str], noun: str) -> ConfigError:
+        """An error for a name that is not valid, with the nearest valid name."""
         near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)
         hint = f"Did you mean {near[0]!r}?" if near else ""
-        return self.error(f"{name[:60]!r} is not {what}.", next_step=hint)
+        return self.error(f"{name[:60]!r} is not {noun}.", next_step=hint)
 
     def word(self) -> str:
         """A text that is not empty."""
@@ -89,7 +89,7 @@ class Node:
         """One text or a list of them, none of them twice."""
         if self.kind == "text":
             return (self.word(),)
-        found = [(one, one.word()) for one in self.list()]
+        found = [(item, item.word()) for item in self.list()]
         seen: set[str] = set()
         for node, text in found:
             if text in seen:
@@ -111,7 +111,7 @@ class Node:
 
     def choice(self, valid: Iterable[str]) -> str:
         """One of several words."""
-        known = [str(one) for one in valid]
+        known = [str(word) for word in valid]
         if self.word() not in known:
             raise self.error(f"{self.text[:60]!r} has to be one of {', '.join(known)}.")
         return self.text
@@ -133,19 +133,19 @@ class Node:
 
 
 def parse_yaml(text: str, file: str) -> Node:
-    """The one document of a text; what is wrong with it is told with line and column."""
+    """The one document of a text; errors carry line and column."""
     if len(text) > FILE_BYTES_MAX:
         raise _at(file, text, 0, f"The file is longer than {FILE_BYTES_MAX} characters.")
-    bad = next((at for at, one in enumerate(text) if "\ud800" <= one <= "\udfff"), None)
+    bad = next((at for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
     if bad is not None:
         raise _at(file, text, bad, "This is not a letter.")
     try:
         return _Tree(file).read(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = f"This is not YAML: {error.problem or error.context}."
+        reason = f"This is not YAML: {error.problem or error.context}."
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise ConfigError(f"{file}:{line}:{column}: {told}") from None
+        raise ConfigError(f"{file}:{line}:{column}: {reason}") from None
     except yaml.reader.ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
         raise _at(file, text, at, "This character cannot be in a YAML file.") from None
@@ -247,7 +247,7 @@ Places = dict[str, Node]
 
 @dataclass(slots=True)
 class Written:
-    """What one file says, and where; nothing is said of what is not in it."""
+    """The contents of one file with their places; a missing entry has no value."""
 
     file: str
     rules: list[PolicyRule] = field(default_factory=list)
@@ -292,9 +292,9 @@ def read_policy(text: str, file: str, *, origin: str) -> Written:
             written.egress = {key: _hosts(node, key) for key, node in body.items()}
     if "services" in table:
         for key, node in table["services"].table(("allow", "deny")).items():
-            for one, text in _texts(node):
+            for item, text in _texts(node):
                 if "/" in text or ".." in text or _GLOB.search(text):
-                    raise one.error(f"{text[:60]!r} is not the name of a service.")
+                    raise item.error(f"{text[:60]!r} is not the name of a service.")
             names = (text.removesuffix(".service").lower() for text in node.words())
             written.services[key] = tuple(names)
     _tables(table, written)
@@ -338,8 +338,8 @@ def _rule(node: Node, level: Level, written: Written, origin: str) -> None:
         cwd=_paths(body["cwd"]) if "cwd" in body else (),
         risk=risk,
         reversible=body["reversible"].flag() if "reversible" in body else None,
-        match=tuple(one.word() for one in _items(body, "match")),
-        not_match=tuple(one.word() for one in _items(body, "not_match")),
+        match=tuple(node.word() for node in _items(body, "match")),
+        not_match=tuple(node.word() for node in _items(body, "not_match")),
         origin=origin,
     )
     _conditions(node, body, rule)
@@ -354,7 +354,7 @@ def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
         raise node.error("The rule has to name a command, a path, a redirect or a regex.")
     if not rule.match:
         raise body["match"].error("The rule needs at least one example that it matches.")
-    if any("*" in one for one in rule.cwd):
+    if any("*" in folder for folder in rule.cwd):
         raise body["cwd"].error("A folder in 'cwd' has to be named in full.")
     if rule.level is not Level.SAFE:
         if rule.cwd:  # whatever is not safe is not safe anywhere
@@ -380,14 +380,14 @@ def _items(body: Mapping[str, Node], key: str) -> list[Node]:
 
 
 def _words(
-    body: Mapping[str, Node], key: str, shape: re.Pattern[str], what: str
+    body: Mapping[str, Node], key: str, shape: re.Pattern[str], noun: str
 ) -> tuple[str, ...]:
     if key not in body:
         return ()
     found = body[key].words()
-    for one, node in zip(found, _items(body, key), strict=True):
-        if not shape.fullmatch(one):
-            raise node.error(f"{one[:60]!r} is not {what}.")
+    for word, node in zip(found, _items(body, key), strict=True):
+        if not shape.fullmatch(word):
+            raise node.error(f"{word[:60]!r} is not {noun}.")
     if not found:
         raise body[key].error(f"{key!r} is empty.")
     return found
@@ -413,28 +413,28 @@ def _texts(node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def _paths(node: Node) -> tuple[str, ...]:
-    for one, text in _texts(node):
+    for item, text in _texts(node):
         if not text.startswith("/"):
-            raise one.error(f"{text[:60]!r} has to begin with '/'; '/**/' is any folder.")
+            raise item.error(f"{text[:60]!r} has to begin with '/'; '/**/' is any folder.")
         for part in text.split("/"):
             if "**" in part and part != "**":
-                raise one.error("'**' has to stand alone between two slashes.")
+                raise item.error("'**' has to stand alone between two slashes.")
             if "?" in part or "[" in part:
-                raise one.error("Only '*' and '**' are understood in paths.")
+                raise item.error("Only '*' and '**' are understood in paths.")
     return node.words()
 
 
 def _hosts(node: Node, section: str) -> tuple[str, ...]:
-    for one, text in _texts(node):
+    for item, text in _texts(node):
         if section == "scripts":
             if not _DOOR.fullmatch(text):
                 why = "is not a host and port such as api.example.com:443."
-                raise one.error(f"{text[:60]!r} {why}")
+                raise item.error(f"{text[:60]!r} {why}")
             continue
         if not _HOST.fullmatch(text):
-            raise one.error(f"{text[:60]!r} is not a host, a pattern of hosts, or a network.")
+            raise item.error(f"{text[:60]!r} is not a host, a pattern of hosts, or a network.")
         if "/" in text and network_of(text) is None:
-            raise one.error(f"{text[:60]!r} is not a network such as 10.0.0.0/8.")
+            raise item.error(f"{text[:60]!r} is not a network such as 10.0.0.0/8.")
     return node.words()
 
 

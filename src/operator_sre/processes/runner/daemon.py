@@ -292,7 +292,7 @@ class Runner:
                 client.tell(Started(job, runner_job.process))
             if follows:
                 client.tell(More(job))
-        elif done := self._records.done(job):
+        elif done := self._records.outcome_of(job):
             client.tell(done)
         elif self._records.forbid(job):
             client.tell(Unknown(job, self._records.since()))

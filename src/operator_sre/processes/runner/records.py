@@ -145,7 +145,7 @@ class Records:
             self._append(_check_id(job), b"")
         return self._ends[job][2] == 0
 
-    def done(self, job: str) -> Done | None:
+    def outcome_of(self, job: str) -> Done | None:
         """What became of it, where that is known."""
         if job not in self._ends:
             return None

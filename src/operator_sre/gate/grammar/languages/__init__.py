@@ -47,7 +47,7 @@ LANGUAGES: Mapping[str, Callable[[str], str | None]] = _Late(
         "mongo": "operator_sre.gate.grammar.languages.mongo:mongo",
         "psql": "operator_sre.gate.grammar.languages.sql:psql",
         "psql_meta": "operator_sre.gate.grammar.languages.sql:psql_meta",
-        "sed": "operator_sre.gate.grammar.languages.sed:sed",
+        "sed": "operator_sre.gate.grammar.languages.sed:check_sed",
         "sql": "operator_sre.gate.grammar.languages.sql:sql",
         "yq": "operator_sre.gate.grammar.languages.jq:yq",
     }

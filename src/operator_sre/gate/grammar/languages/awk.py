@@ -121,7 +121,9 @@ class _Scan:
                 if regex is None:
                     return "A regular expression does not end."
                 whole: Sequence[re.Pattern[str]] = (_BRACKETS, _BRACKETS_RAW)
-                if "[" in regex[0] and any(one.fullmatch(regex[0]) is None for one in whole):
+                if "[" in regex[0] and any(
+                    pattern.fullmatch(regex[0]) is None for pattern in whole
+                ):
                     return "A slash in brackets is not read in the same way by every awk."
                 self._place = regex.end()
                 self._last, self._operand = "regex", True

@@ -76,7 +76,7 @@ def find(words: Sequence[str]) -> str | None:
 
 
 def find_commands(words: Sequence[str]) -> list[list[str]]:
-    """The command behind each -exec, with {} in place; those that do not end run to the end."""
+    """The command behind each -exec, with {} in place; without an end it takes all words."""
     commands: list[list[str]] = []
     place = _expression(words)
     while place < len(words):

@@ -137,8 +137,8 @@ def mongo(text: str) -> str | None:
             return reason
     if not any(statements):
         return "There is no expression."
-    told = text + "".join(tokens)  # without the blanks between names
-    return "?What it reads may be secret." if _SECRET.search(told) else None
+    joined = text + "".join(tokens)  # without the blanks between names
+    return "?What it reads may be secret." if _SECRET.search(joined) else None
 
 
 def _statement(tokens: list[str]) -> str | None:
@@ -150,7 +150,8 @@ def _statement(tokens: list[str]) -> str | None:
     place, open_wrappers = 0, 0
     while True:
         wrapper = next(
-            (one for one in _WRAPPERS if tuple(tokens[place : place + len(one)]) == one), None
+            (known for known in _WRAPPERS if tuple(tokens[place : place + len(known)]) == known),
+            None,
         )
         if wrapper is None:
             break

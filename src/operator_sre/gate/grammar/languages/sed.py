@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 from operator_sre.gate.grammar.patterns import re
 
-__all__ = ["sed"]
+__all__ = ["check_sed"]
 
 
 def _pattern(delimiter: str, brackets: str = "") -> str:
@@ -85,7 +85,7 @@ _REASONS: dict[str, str] = {
 }
 
 
-def sed(text: str) -> str | None:
+def check_sed(text: str) -> str | None:
     """Why this script is not proven to only print; None when it is."""
     if len(text) > TEXT_CHARACTERS_MAX:
         return TOO_LONG

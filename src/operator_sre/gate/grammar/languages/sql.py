@@ -62,7 +62,7 @@ _CHANGES: dict[str, str] = {
 _STATEMENTS: dict[str, str] = {
     "analyze": "ANALYZE renews statistics, or runs the statement behind it.",
     "attach": "!ATTACH opens or makes another database file.",
-    "begin": "A transaction is more than one read.",
+    "begin": "A transaction may hold more than one statement.",
     "change": "!CHANGE redirects replication.",
     "checkpoint": "CHECKPOINT makes the server write everything out.",
     "flush": "!FLUSH closes or empties what the server keeps open.",
@@ -123,7 +123,7 @@ _SECRET_RELATIONS = frozenset(
     pg_user_mappings pg_db_role_setting primary_conninfo salted_hash slave_master_info system_auth
     """.split()  # noqa: SIM905
 )
-# None of these in the text: nothing in it is secret, and nobody has to look closer.
+# A text without any of these holds nothing secret, and needs no closer check.
 _HINTS = (
     *("passw", "passphrase", "secret", "credential", "token", "key", "_string", "pg_authid"),
     *("pg_shadow", "pg_subscription", "pg_user_mapping", "primary_conninfo", "mysql", "user"),
@@ -218,7 +218,7 @@ def _statement(tokens: list[str]) -> str | None:
     place = 1
     if tokens[1:2] == ["("] and len(tokens) > 2 and tokens[2] in _OPTIONS:
         end = tokens.index(")") if ")" in tokens else len(tokens)
-        if any(one not in _OPTIONS and one not in _OPTION_VALUES for one in tokens[2:end]):
+        if any(token not in _OPTIONS and token not in _OPTION_VALUES for token in tokens[2:end]):
             return "An option of EXPLAIN is not known."
         place = end + 1
     else:
@@ -232,7 +232,9 @@ def _statement(tokens: list[str]) -> str | None:
         return _query(rest)
     if rest[:2] == ["for", "connection"] and len(rest) == 3 and rest[2].isdigit():
         return None
-    known = _STATEMENTS.get(first) or next((_CHANGES[one] for one in rest if one in _CHANGES), None)
+    known = _STATEMENTS.get(first) or next(
+        (_CHANGES[token] for token in rest if token in _CHANGES), None
+    )
     if known is not None:
         return known
     rest = [token for token in rest if token != "."]
@@ -316,12 +318,12 @@ def _names_settings(tokens: Sequence[str]) -> bool:
         if token.strip('"`') == "name" and tokens[place + 1 : place + 2]:
             follows = tokens[place + 1]
             if follows in ("=", "in", "like", "ilike", "~"):
-                texts = (one for one in tokens[place + 1 :] if one[0] == "'")
-                cores = [one.strip("'%.*^$") for one in texts]
+                texts = (text for text in tokens[place + 1 :] if text[0] == "'")
+                cores = [text.strip("'%.*^$") for text in texts]
                 return bool(cores) and not any(
                     len(core) < 3 or "|" in core or core in _SECRET_SETTINGS for core in cores
                 )
-    return any(one in ("category", "pending_restart", "source", "sourcefile") for one in tokens)
+    return any(token in ("category", "pending_restart", "source", "sourcefile") for token in tokens)
 
 
 # No backtick, which runs a command, no colon, which puts a variable in, no quote but for names.

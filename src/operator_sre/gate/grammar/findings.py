@@ -1,4 +1,4 @@
-"""Looking at every command of a line: does each of them only read?"""
+"""Checks every command of a line: does each of them only read?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["COMMANDS_MAX", "Finding", "name_of", "read"]
 COMMANDS_MAX = 96
 CLOSE_LOOKS_MAX = 6
 PLACES_MAX = 6
-# Where programs of the system lie; anything else by its path is somebody's own program.
+# Where programs of the system lie; a path anywhere else is a program of a user.
 _BINARIES = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"})
 _HARMLESS_VARIABLES = re.compile(
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|COLUMNS|LINES|NO_COLOR|TERM|ETCDCTL_API"
@@ -49,7 +49,7 @@ _DESCRIBING = frozenset(
 _WHOLE = re.compile(
     r"inspect|(?:-o=?|--output=|--format=)?(?:json|yaml|kyaml)|show|manifest|values|info|dump|cat"
 )
-# Only some fields are printed then, by a template that is looked at, or by their names.
+# Then only some fields are printed: by a template, which is checked, or by name.
 _CHOSEN = re.compile(r"[^{]*\{\{|-[pP]|--property")
 _BARE_VALUE = re.compile(
     r"(?i)(?<![a-z])(?:env|envfrom|environment|values?|data|stringdata)(?![a-z])|\.\.|paths|leaf"
@@ -87,7 +87,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
-    """Every command of the line and those inside of them, with what is to be said of each."""
+    """Every command of the line and inside of them, each with the reason why it is not SAFE."""
     found: list[Finding] = []
     refused, bears = bool(script.trouble), False
     waiting = [(simple, False) for simple in reversed(script.commands)]
@@ -108,22 +108,25 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
         if inside and not reason and name_of(simple) in _SHELLS:
             reason = "~It runs a shell inside another command."
         found.append(Finding(simple, reason, cwd))
-        inner = scene.inner or (_guessed(simple) if reason else ())
-        if inner:  # what is run reads what its wrapper reads, as whoever the wrapper is
+        inner = scene.inner or (_guess_commands(simple) if reason else ())
+        if inner:  # it reads what its wrapper reads, as the same user
             privileged = simple.privileged or name_of(simple) in _SUDO
             fed = simple.piped or _is_redirected(simple)
-            for one in reversed(inner):
-                piped, raised = one.piped or fed, one.privileged or privileged
-                one = msgspec.structs.replace(one, piped=piped, privileged=raised)
-                waiting.append((one, True))
+            for command in reversed(inner):
+                piped, raised = command.piped or fed, command.privileged or privileged
+                command = msgspec.structs.replace(command, piped=piped, privileged=raised)
+                waiting.append((command, True))
             scene.inner = []
     if waiting:
         found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
     if not scene.earlier:
         return found
     # The line changes its folder; whether before or after a command, loops may tell.
-    moved = (msgspec.structs.replace(one.simple, moved=True) for one in found)
-    return [Finding(two, one.reason, one.cwd) for one, two in zip(found, moved, strict=True)]
+    moved = (msgspec.structs.replace(finding.simple, moved=True) for finding in found)
+    return [
+        Finding(simple, finding.reason, finding.cwd)
+        for finding, simple in zip(found, moved, strict=True)
+    ]
 
 
 def _bears_values(simple: Simple) -> bool:
@@ -150,17 +153,18 @@ def name_of(simple: Simple) -> str:
 def _is_redirected(simple: Simple) -> bool:
     """True when it reads something that does not stand in the line."""
     return any(
-        one.operator[0] == "<" and (one.operator, one.word.text) != ("<", "/dev/null")
-        for one in simple.redirects
+        redirect.operator[0] == "<"
+        and (redirect.operator, redirect.word.text) != ("<", "/dev/null")
+        for redirect in simple.redirects
     )
 
 
-def _guessed(simple: Simple) -> list[Simple]:
+def _guess_commands(simple: Simple) -> list[Simple]:
     """What a wrapper with strange options, or a shell with a script, would most likely run."""
     name = name_of(simple)
     if name in _SHELLS:
-        texts = [one.text for one in simple.words[1:] if " " in one.text or name == "eval"]
-        return [one for text in texts[:4] for one in parse(text).commands]
+        texts = [word.text for word in simple.words[1:] if " " in word.text or name == "eval"]
+        return [command for text in texts[:4] for command in parse(text).commands]
     if name not in _WRAPPERS:
         return []
     rest = list(simple.words[1:])
@@ -170,8 +174,8 @@ def _guessed(simple: Simple) -> list[Simple]:
 
 
 def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
-    for one in simple.redirects:
-        operator, word, reason = one.operator, one.word, ""
+    for redirect in simple.redirects:
+        operator, word, reason = redirect.operator, redirect.word, ""
         is_descriptor = not word.opaque and (word.text.isdigit() or word.text == "-")
         if operator == "<<<":
             reason = check("any", word, scene)
@@ -195,7 +199,7 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
             return f"It sets the variable {name}, which may change what runs."
     if not simple.words:
         return ""
-    scene.fed = (simple.piped and not simple.told) or _is_redirected(simple)
+    scene.fed = (simple.piped and not simple.from_line) or _is_redirected(simple)
     first = simple.words[0]
     if first.opaque or (first.glob and first.text != "["):
         return "!The program is not known until it runs."

@@ -18,7 +18,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_protocols.errors import UsageError
 from operator_sre.gate import Standing, Terms
-from operator_sre.gate.standing import Parse, one_plain_command
+from operator_sre.gate.standing_rules import Parse, one_plain_command
 from tests.contract.clock import NOON
 from tests.contract.samples import approval, standing_rule
 from tests.gate.office import ACTION, TICKET, Office, crash

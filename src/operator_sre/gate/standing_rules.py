@@ -177,7 +177,7 @@ class Standing:
         if action.tool != SHELL:
             # The arguments of a tool are its words, each with its name and its type.
             return tuple(
-                f"{key}={json.dumps(one)}" for key, one in sorted(action.arguments.items())
+                f"{key}={json.dumps(value)}" for key, value in sorted(action.arguments.items())
             )
         if set(action.arguments) != {"command"} or _is_given_more(action):
             return None
@@ -223,10 +223,10 @@ class Standing:
         # A link that was put in its place later would lead somewhere else.
         if not rule.path or self.resolve(rule.path) != rule.path or not theirs.operands:
             return False
-        for one in theirs.operands:
-            if not one or one.startswith(("-", "~")) or ".." in one.split("/"):
+        for operand in theirs.operands:
+            if not operand or operand.startswith(("-", "~")) or ".." in operand.split("/"):
                 return False
-            if not self.resolve(posixpath.join(action.cwd, one)).startswith(rule.path + "/"):
+            if not self.resolve(posixpath.join(action.cwd, operand)).startswith(rule.path + "/"):
                 return False
         return True
 
