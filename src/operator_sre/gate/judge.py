@@ -92,7 +92,7 @@ def judge(
     for finding in findings:
         is_reversible = _add_rules(finding, policy, rules, risks)
         reversible = is_reversible if is_reversible is not None else reversible
-    strictest = max(rules.values(), key=_rank, default=None) if rules else None
+    strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
     level = strictest.level if strictest else Level.SAFE
     score = score_of((finding.simple for finding in findings), level=level)
     risks.add(risk_of(score))
@@ -177,10 +177,6 @@ def _confinement_of_question(
         return None
     held = confinement_of(again, scene, Level.SAFE)
     return replace(held, credentials="?" in marks) if held else None
-
-
-def _rank(rule: Rule) -> int:
-    return _LEVELS.index(rule.level)
 
 
 def _mark(reason: str) -> str:

@@ -7,7 +7,7 @@ import contextlib
 
 from operator_sre.executor.docker.engine import ANSWER_S, EngineError
 
-__all__ = ["Peer", "relay", "request_of"]
+__all__ = ["Peer", "carry", "relay", "request_of"]
 
 PIECE_BYTES = 64 * 1024
 ANSWER_HEAD_BYTES_MAX = 64 * 1024
@@ -47,9 +47,9 @@ async def relay(near: Peer, engine: str, request: bytes, *, upgrades: bool) -> N
             await _answer(near, far)
         elif await _agreed(near, far):
             # Both directions are open; the stream ends with the engine's output.
-            saying = asyncio.ensure_future(_carry(near[0], far[1]))
+            saying = asyncio.ensure_future(carry(near[0], far[1]))
             try:
-                await _carry(far[0], near[1])
+                await carry(far[0], near[1])
             finally:
                 await _cancel(saying)
         else:  # the engine was not asked to close, so it needs the end of the stream
@@ -73,7 +73,7 @@ async def _agreed(near: Peer, far: Peer) -> bool:
 async def _answer(near: Peer, far: Peer) -> None:
     """Pass the answer of the engine on to its end, or until the client closes."""
     leaving = asyncio.ensure_future(_wait_until_closed(near[0]))
-    carrying = asyncio.ensure_future(_carry(far[0], near[1]))
+    carrying = asyncio.ensure_future(carry(far[0], near[1]))
     try:
         await asyncio.wait({leaving, carrying}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -81,7 +81,8 @@ async def _answer(near: Peer, far: Peer) -> None:
         await _cancel(carrying)
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on all data from one side, then its end."""
     while piece := await reader.read(PIECE_BYTES):
         writer.write(piece)
         await writer.drain()

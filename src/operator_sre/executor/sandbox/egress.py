@@ -13,13 +13,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from operator_sre.executor.porter.relay import carry
+
 __all__ = ["Egress"]
 
 HEAD_BYTES_MAX = 16 * 1024
 CONNECTIONS_MAX = 16
 WAIT_S = 10.0
 REFUSED_MAX = 32
-PIECE_BYTES = 64 * 1024
 _PORTS = (80, 443)  # of a host that is listed without one
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -134,7 +135,7 @@ class Egress:
                 away.write(rest)
             else:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await asyncio.gather(_carry(reader, away), _carry(there, writer))
+            await asyncio.gather(carry(reader, away), carry(there, writer))
         finally:
             away.close()
 
@@ -181,14 +182,6 @@ def _is_public(text: str) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         address = inner or address
     return address is not None and address.is_global and not address.is_multicast
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while piece := await reader.read(PIECE_BYTES):
-        writer.write(piece)
-        await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.write_eof()
 
 
 async def _say(writer: asyncio.StreamWriter, code: int, why: str) -> None:

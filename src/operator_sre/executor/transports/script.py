@@ -48,9 +48,10 @@ class Order:
 
 def script_of(order: Order, token: str) -> bytes:
     """All of it as one compound command, so that half of it does nothing."""
+    job = order.job
     values = {
         "mode": order.mode,
-        "job": _folder_name(order.job),
+        "job": job if _SAFE_ID.fullmatch(job) else hashlib.sha256(job.encode()).hexdigest(),
         "token": token,
         "cwd": order.cwd,
         "limit_s": f"{order.timeout_s:.3f}",
@@ -78,10 +79,6 @@ def new_token() -> str:
 @functools.cache
 def _keeper() -> str:
     return resources.files(__package__).joinpath("keeper.sh").read_text()
-
-
-def _folder_name(job: str) -> str:
-    return job if _SAFE_ID.fullmatch(job) else hashlib.sha256(job.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

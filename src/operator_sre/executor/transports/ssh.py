@@ -191,11 +191,11 @@ class SshWire:
         if not self._fingerprints():
             return self._unknown()
         host, file = self._host, self._settings.known_hosts
+        entry = host.name if host.port == SSH_PORT else f"[{host.name}]:{host.port}"
         return _Refusal(
             f"The key of {host} is not the one in {file}: someone may intercept the connection. "
-            "Nothing "
-            f"was run. If the host was reinstalled, remove the old key with: ssh-keygen -f {file} "
-            f"-R '{self._entry()}'",
+            "Nothing was run. If the host was reinstalled, remove the old key with: "
+            f"ssh-keygen -f {file} -R '{entry}'",
             FailureCategory.PERMISSION,
         )
 
@@ -206,10 +206,6 @@ class SshWire:
             f"by hand and compare the key: ssh -p {host.port} {host.user}@{host.name}",
             FailureCategory.PERMISSION,
         )
-
-    def _entry(self) -> str:
-        host = self._host
-        return host.name if host.port == SSH_PORT else f"[{host.name}]:{host.port}"
 
     def _fingerprints(self) -> list[str]:
         """The keys of this host in the file of known hosts, those of its authorities included."""

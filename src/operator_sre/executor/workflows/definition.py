@@ -133,7 +133,9 @@ class _Reader:
         name = self._text(table, place, "id")
         if not _ID.fullmatch(name):
             self._wrong(f"{place}.id", "must be up to 40 letters, digits, '_' or '-'")
-        undo = table.get("undo")
+        undo, undo_place = table.get("undo"), f"{place}.undo"
+        if undo is not None:
+            undo = self._action(self._table(undo, undo_place, _ACTION_KEYS), undo_place)
         action = self._action(table, place)
         needs = self._texts(table.get("depends_on"), f"{place}.depends_on")
         wanted = [each.step for each in references_of(action)]
@@ -143,11 +145,8 @@ class _Reader:
             # A step waits for every step that it refers to.
             depends_on=tuple(dict.fromkeys([*needs, *wanted])),
             attempts_max=self._attempts(table.get("retry"), f"{place}.retry"),
-            undo=None if undo is None else self._undo(undo, f"{place}.undo"),
+            undo=undo,
         )
-
-    def _undo(self, value: object, place: str) -> Action:
-        return self._action(self._table(value, place, _ACTION_KEYS), place)
 
     def _action(self, table: Mapping[str, object], place: str) -> Action:
         ways = [name for name in ("command", "argv", "tool") if table.get(name) is not None]

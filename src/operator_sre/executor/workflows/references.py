@@ -186,9 +186,9 @@ def _reads_the_same(action: Action, filled: Action, passed: Mapping[str, Passed]
         behind = shlex.split(filled.command)
     except ValueError:
         return False
-    expected = [re.sub(HOLE, lambda _: _as_text(next(wanted), passed), word) for word in before]
-    return expected == behind
 
+    def fill_next(hole: re.Match[str]) -> str:
+        reference = next(wanted)
+        return str(reference.value_of(passed[reference.step]))
 
-def _as_text(reference: Reference, passed: Mapping[str, Passed]) -> str:
-    return str(reference.value_of(passed[reference.step]))
+    return [re.sub(HOLE, fill_next, word) for word in before] == behind
