@@ -137,7 +137,7 @@ def diff(
             }
         )
         return
-    lines = [f"{change.effect:<8} {change.subject}: {change.sentence}" for change in compared.changes]
+    lines = [f"{each.effect:<8} {each.subject}: {each.sentence}" for each in compared.changes]
     lines += [f"{command.old} -> {command.new}: {command.command}" for command in compared.commands]
     total = f"{len(compared.commands)} of {compared.judged} commands are judged differently."
     print_lines([*map(clean, lines), total])
