@@ -407,3 +407,16 @@ async def test_a_lossy_link_delivers_all_in_order_and_ends_with_hasten(town: Rig
             await town.lose("ash", share)
     await town.hasten("ash")
     assert town.damage("ash") == frozenset()
+
+
+def test_who_called_is_looked_up_only_where_it_matters(tmp_path: Path) -> None:
+    links = Links(tmp_path, targets=("a", "b", "c"), links=())
+    for rules, asking in (
+        ((), ""),
+        ((Rule("a", "b", cut=True),), "ab"),
+        # Whoever called, nothing passes to it; who it called itself has to be known.
+        ((Rule("a", cut=True),), "bc"),
+        ((Rule("a", "b", cut=True), Rule("c", cut=True)), "ab"),
+    ):
+        links._rules = Rules(1, rules)
+        assert [name for name in "abc" if links._asks_who(name)] == list(asking)

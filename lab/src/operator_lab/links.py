@@ -24,7 +24,7 @@ from typing import Any
 
 from operator_lab.manifest import HOST
 from operator_lab.ports import Ends, callers_sockets, listening
-from operator_lab.rules import Rules, read_rules, write_applied
+from operator_lab.rules import EVERYBODY, Rules, read_rules, write_applied
 from operator_sre.processes.identity import tree_of
 from operator_sre.processes.supervision import read_state
 
@@ -394,9 +394,10 @@ class Links:
             wire.rule(cut=cut, delay_s=delay_s, loss=self._rules.loss(caller, link.target))
 
     def _asks_who(self, target: str) -> bool:
-        """Whether it matters who called; looking that up takes a while."""
-        known = {rule for rule in self._rules.rules if rule.holds("", target)}
-        return bool(set(self._rules.rules) - known)
+        """Whether it matters to this link who called; looking that up takes a while."""
+        own = (rule for rule in self._rules.rules if target in (rule.target, rule.other))
+        broad = (rule for rule in self._rules.rules if rule.other == EVERYBODY)
+        return any(not rule.holds("", target) for rule in (*own, *broad))
 
     async def _look(self) -> None:
         """A link listens while its process does, and while nothing passes to it."""

@@ -113,6 +113,10 @@ TABLE = {
         trial(look(10.5, 13.0, served=ONE), look(13.5, 60.0)),
         Outcome.HARMLESS,
     ),
+    "requests that succeed when they are repeated": (
+        trial(*(look(at, at + 1.5, served=ONE if at % 4 else ALL) for at in range(12, 60, 2))),
+        Outcome.HARMLESS,
+    ),
     "nothing bothered anybody": (trial(WELL), Outcome.HARMLESS),
     "writes fail, and every part answers": (trial(look(10.5, 60.0, writes=False)), Outcome.MISSED),
     "reads fail, and every part answers": (trial(look(10.5, 60.0, reads=False)), Outcome.MISSED),

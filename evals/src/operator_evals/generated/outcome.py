@@ -30,6 +30,8 @@ __all__ = [
 
 # So long clients may be disturbed before somebody has to be told.
 MISSED_S = 10.0
+# A request that fails and succeeds again a moment later is one that a client repeats.
+MOMENT_S = 2.5
 # What holds for so long at the end is how it ended.
 END_S = 4.0
 # Two writers for a moment are a change of the writer.
@@ -100,15 +102,18 @@ def needs_baseline(trial: TrialFacts) -> bool:
 
 
 def failing_s(seen: GeneratedFacts) -> float:
-    """For how many seconds clients failed after the first primitive."""
-    looks = seen.looks
-    total = 0.0
+    """For how many seconds clients failed after the first primitive, moments not counted."""
+    total = run_s = 0.0
+    began, looks = _began(seen), seen.looks
     for at, look in enumerate(looks):
         # A look lasts until the next one begins.
         until_s = looks[at + 1].at_s if at + 1 < len(looks) else look.until_s
-        if until_s > _began(seen) and _fails(seen, look):
-            total += until_s - max(look.at_s, _began(seen))
-    return total
+        if until_s > began and _fails(seen, look):
+            run_s += until_s - max(look.at_s, began)
+        else:
+            total += run_s if run_s >= MOMENT_S else 0.0
+            run_s = 0.0
+    return total + (run_s if run_s >= MOMENT_S else 0.0)
 
 
 def fails_now(seen: GeneratedFacts) -> bool:
