@@ -116,7 +116,7 @@ test-crash: lint
 
 test-faults: lint
 	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q $(spread) \
-		tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
+		tests/app tests/e2e tests/evals tests/lab tests/services tests/subjects -m slow $(ARGS)
 
 test-slow: lint
 	@echo '== slow tests' && .venv/bin/python -m pytest -q $(spread) \

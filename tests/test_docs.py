@@ -17,7 +17,7 @@ from operator_sre.executor.workflows import read_workflow
 from operator_sre.gate.policy.load import book_of
 from operator_sre.gate.policy.policy import built_in
 from tests.every import every
-from tests.executor.test_workflow_definition import RESTART
+from tests.executor.workflows.test_definition import RESTART
 from tests.faces.cli.tree import parse_line, verbs
 
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.story import Line
 from operator_sre.app.wiring import open_app
 from operator_sre.config import load_config
-from tests.faces.tui.demo.scenes import ending
+from tests.lab.tui.scenes import ending
 
 TOML = """
 [subjects.ratelimiter]

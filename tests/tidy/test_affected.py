@@ -244,7 +244,7 @@ def test_a_word_of_the_domain_is_for_many_and_stays_in_the_budget() -> None:
         ("src/operator_sre/faces/web/templates/ticket.html", "tests/faces/web/test_console.py"),
         ("src/operator_sre/store/leases.py", "tests/contract/test_leases.py"),
         ("src/operator_sre/subjects/tikv/causes.toml", "tests/subjects/tikv/test_tikv_causes.py"),
-        ("src/operator_sre/config/subjects.py", "tests/test_config_subjects.py"),
+        ("src/operator_sre/config/subjects.py", "tests/config/test_subjects.py"),
         (
             "services/ratelimiter/src/operator_ratelimiter/app.py",
             "tests/services/test_ratelimiter_failover.py",

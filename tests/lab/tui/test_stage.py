@@ -26,7 +26,7 @@ from operator_lab.tui.panels import (
 from operator_lab.tui.recorder import Recorder
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.errors import UsageError
-from tests.faces.tui.demo.scenes import HOSTILE, approval, ending, entry, picture, story, verdict
+from tests.lab.tui.scenes import HOSTILE, approval, ending, entry, picture, story, verdict
 
 
 def _stage_after(*told: object) -> Stage:

@@ -13,7 +13,7 @@ from operator_lab.demo import Begun, Count, Ending, Look, Part
 from operator_lab.tui.app import DemoApp
 from operator_lab.tui.screens import AskScreen, HelpScreen, ReportScreen
 from operator_sre.faces.tui.lines import Lines
-from tests.faces.tui.demo.scenes import (
+from tests.lab.tui.scenes import (
     HOSTILE,
     Play,
     approval,

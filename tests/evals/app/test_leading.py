@@ -59,7 +59,7 @@ class Fleet:
         """One more."""
         with (self.folder / f"{name}.err").open("w") as said:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.app.evals.taker_process"],
+                [sys.executable, "-m", "tests.evals.app.taker_process"],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

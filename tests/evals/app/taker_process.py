@@ -1,4 +1,4 @@
-"""A worker as a process, with small trials: `python -m tests.app.evals.taker_process`.
+"""A worker as a process, with small trials: `python -m tests.evals.app.taker_process`.
 
 It reads from its input the address of the store, a folder, its name, how many at once, for how long
 a trial of the fault `long` takes, and its version. Each trial is noted in
