@@ -245,7 +245,7 @@ class Executor:
         )
         heard = watch if on_output is not None else None
         execution = _run(
-            commands.execute_command(self._app, wanted, asked=on_approval, watch=heard)
+            commands.execute_command(self._app, wanted, on_request=on_approval, watch=heard)
         )
         if problems:
             raise problems[0]
@@ -262,7 +262,7 @@ class History:
         self, *, limit: int = LIMIT, before: int | None = None, **where: Unpack[CommandSelection]
     ) -> Sequence[Command]:
         """The newest commands. `before` is the `seq` of the last one of the page before."""
-        selection = history.wanted(self._app, **where)
+        selection = history.parse_filter(self._app, **where)
         return history.list_commands(self._app, selection, limit=limit, before=before).commands
 
     def search(
@@ -274,7 +274,7 @@ class History:
         **where: Unpack[CommandSelection],
     ) -> Sequence[Command]:
         """Commands whose line, context or output contains every word of the text."""
-        selection = history.wanted(self._app, **where)
+        selection = history.parse_filter(self._app, **where)
         found = history.search_commands(self._app, text, selection, limit=limit, before=before)
         return _run(found).commands
 
@@ -298,7 +298,7 @@ class History:
 
     def statistics(self, **where: Unpack[CommandSelection]) -> Statistics:
         """How often each command ran, and how often it succeeded."""
-        return history.statistics(self._app, history.wanted(self._app, **where))
+        return history.statistics(self._app, history.parse_filter(self._app, **where))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The bytes of an entry, and how one holds on to the one before it."""
+"""The bytes of an entry, and its link to the entry before."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 GENESIS = bytes(32)
-_NEVER = datetime.fromtimestamp(0, UTC)  # of an entry whose bytes retention took away
+_NEVER = datetime.fromtimestamp(0, UTC)  # the time of a purged entry
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def body_of(*, seq: int, at: datetime, draft: Draft) -> bytes:
-    """The canonical bytes of an entry: JSON with sorted keys and no blanks."""
+    """The canonical bytes of an entry: JSON with sorted keys and without spaces."""
     return body_at(seq, at.isoformat(), draft, draft.payload)
 
 
 def body_at(seq: int, at: str, draft: Draft, payload: Mapping[str, Any]) -> bytes:
-    """The same, with the time as RFC 3339 and another payload than that of the draft."""
+    """The same, with the time as RFC 3339 and `payload` instead of that of the draft."""
     actor = draft.actor
     record = {
         "actor": {"agent": actor.agent, "id": actor.id, "type": actor.type},
@@ -48,18 +48,18 @@ def body_at(seq: int, at: str, draft: Draft, payload: Mapping[str, Any]) -> byte
     try:
         return _ENCODER.encode(record)
     except UnicodeEncodeError:
-        # Lone surrogates stand for bytes that were no text; as ASCII escapes they survive.
+        # Lone surrogates stand for bytes that are not text; they survive as ASCII escapes.
         plain = msgspec.to_builtins(record, str_keys=True)
         return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digest_of_body(body: bytes) -> bytes:
-    """What stands for the body in the chain, so that the body can be taken away and proven."""
+    """The digest that stands for the body in the chain, so that a purge keeps the chain intact."""
     return hashlib.sha256(body).digest()
 
 
 def chain_hash(previous: bytes, digest: bytes) -> bytes:
-    """The hash of an entry covers the one before it, so nothing can change unseen."""
+    """The hash of an entry covers the one before it, so that every change is noticed."""
     return hashlib.sha256(previous + digest).digest()
 
 
@@ -68,7 +68,7 @@ def record_from(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(body)  # it knows lone surrogates
+        return json.loads(body)  # accepts lone surrogates
 
 
 class _Numbered(msgspec.Struct):
@@ -76,7 +76,7 @@ class _Numbered(msgspec.Struct):
 
 
 class _Stored(msgspec.Struct):
-    """An entry as its bytes tell it, read in one go: a long run is thousands of them."""
+    """An entry as its bytes hold it. One decoder reads it, because a run has thousands of them."""
 
     actor: Actor
     at: datetime
@@ -92,7 +92,7 @@ _STORED = msgspec.json.Decoder(_Stored)
 
 
 def seq_of(body: bytes) -> int | None:
-    """The number that the body itself carries; None when it is not the body of an entry."""
+    """The number in the body itself; None when it is not the body of an entry."""
     try:
         return _NUMBERED.decode(body).seq
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Domain types to JSON and back: one place, used by the store, the stages and the faces."""
+"""Converts domain types to JSON and back, for the store, the stages and the faces."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def to_json(value: object) -> Any:
 
 
 def from_json(kind: type[T], value: object) -> T:
-    """A domain value from its JSON; fields that are not known here are passed over."""
+    """A domain value from its JSON; unknown fields are ignored."""
     return msgspec.convert(value, kind)

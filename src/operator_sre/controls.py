@@ -1,4 +1,4 @@
-"""The controls of a subject: everything that observes it, judges what is wanted of it, and acts."""
+"""The controls of a subject: everything that observes it, judges its actions and runs them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MACHINE", "Context", "Controls", "Surroundings"]
 
-# The subject of an action that is about none.
+# The subject of an action that belongs to no other.
 MACHINE = "machine"
 # The kind of parameter that takes the name of a target.
 TARGET = "target"

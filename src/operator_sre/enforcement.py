@@ -1,4 +1,4 @@
-"""What the kernel of this machine can hold a command to."""
+"""Reports which limits of a command the kernel of this machine can enforce."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
     "why_not_covered",
 ]
 
-# Whose calls to the kernel are known.
+# The machines whose system calls the filter knows.
 MACHINES = ("x86_64", "aarch64")
-# The filter of calls makes up for what the first versions of Landlock do not know: truncating,
-# devices, signals and abstract sockets.
+# The filter of system calls covers what the first versions of Landlock lack: truncating, devices,
+# signals and abstract sockets.
 ABI_MIN = 1
 SCOPES_ABI = 6
 LANDLOCK_CREATE = 444
@@ -43,7 +43,7 @@ def landlock_abi() -> int:
 
 @cache
 def why_not_confined() -> str:
-    """Why commands cannot be confined here, in half a sentence; nothing when they can."""
+    """Why commands cannot be confined here, as a clause; "" when they can."""
     if sys.platform != "linux":
         return "only Linux confines commands"
     if os.uname().machine not in MACHINES:
@@ -63,7 +63,7 @@ def why_not_confined() -> str:
 
 @cache
 def why_not_covered() -> str:
-    """Why files cannot be taken out of a command's sight here; nothing when they can."""
+    """Why files cannot be hidden from a command here; "" when they can."""
     child = os.fork()
     if child == 0:
         flags = CLONE_NEWNS | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
@@ -77,7 +77,7 @@ def why_not_covered() -> str:
 
 
 def enforced_here() -> list[str]:
-    """What is enforced on this machine, a line each."""
+    """The enforced limits on this machine, a line each."""
     if why_not_confined():
         return []
     lines = [f"files by Landlock {landlock_abi()}", "system calls by seccomp", "no capabilities"]
@@ -87,7 +87,7 @@ def enforced_here() -> list[str]:
 
 
 def _takes_descriptors() -> bool:
-    """Tried on this process itself."""
+    """Whether a process may copy descriptors; tries it on this one."""
     library = ctypes.CDLL(None, use_errno=True)
     try:
         pidfd = os.pidfd_open(os.getpid())

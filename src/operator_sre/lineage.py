@@ -1,9 +1,9 @@
-"""Whose command this process is: the kernel's chain of parents says so, whatever it unset.
+"""Whether this process is a command of an agent, by the kernel's chain of parents.
 
 Every command of an agent is a descendant of a runner, which adopts the children that lose their
 parent. A process cannot leave that chain by clearing its environment, by starting a session of its
-own or under another name, or by forking twice. Claiming a runner above oneself costs trust and
-gains none, so nothing has to prevent that.
+own or under another name, or by forking twice. A process that pretends to have a runner above it
+only loses trust, so nothing has to prevent that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_started_by_runner(proc: Path = PROC) -> bool:
 
 
 def _walk(proc: Path) -> bool | None:
-    """One way up the chain; None when it changed meanwhile, because a parent ended."""
+    """Walk up the chain once; None when it changed meanwhile, because a parent ended."""
     # Not `os.getpid`: in a namespace of its own a process has another number than /proc shows.
     row = _stat(proc / "self")
     child = proc / "self"
@@ -76,7 +76,7 @@ def _stat(process: Path) -> tuple[int, int] | None:
 
 
 def _has_signs(process: Path) -> bool:
-    """Whether it is a runner, or was started by one as its environment says."""
+    """Whether a process is a runner, or has the mark of one in its environment."""
     try:
         if RUNNER.encode() in (process / "cmdline").read_bytes().split(b"\0"):
             return True

@@ -1,6 +1,6 @@
-"""Who may change a file, or put another in its place: only its user and root, or it is not trusted.
+"""Checks that only the user and root can change or replace a file; any other is not trusted.
 
-Settings, policies, plug-ins and keys decide what Operator does. Each is believed only when no other
+Settings, policies, plug-ins and keys decide what Operator does. Each is trusted only when no other
 user can write to it, to a folder on the way to it, or to a link that leads there.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Distrust", "distrust", "is_open", "is_private_group", "must_be_trusted"]
 
-LINKS_MAX = 40  # as the kernel follows
+LINKS_MAX = 40  # the limit of the kernel
 ROOT = 0
 _ACL = "system.posix_acl_access"
 
@@ -34,9 +34,9 @@ class Distrust:
 
 
 def must_be_trusted(path: Path, error: type[OperatorError], *, of_any_user: bool = False) -> None:
-    """Raise `error` when another user could change what is read there.
+    """Raise `error` when another user could change the file.
 
-    `of_any_user`: root reads what belongs to the user that runs a server, such as its password.
+    With `of_any_user` root accepts the owner of the file, such as the user that runs a server.
     """
     user = path.stat().st_uid if of_any_user and os.geteuid() == ROOT and path.exists() else None
     if found := distrust(path, user):
@@ -47,12 +47,11 @@ def must_be_trusted(path: Path, error: type[OperatorError], *, of_any_user: bool
 
 
 def distrust(path: Path, user: int | None = None) -> Distrust | None:
-    """Why another user could change a path; None when only its user and root can.
+    """Why another user could change a path; None when only the user and root can.
 
-    The user is ourselves, unless it is given.
-
-    Every folder from the root on counts, and every link on the way: its folder, and where it leads.
-    A path that ends before it exists is judged by the folders that are there.
+    Without `user` it is the user of this process. Every folder from the root on counts, and every
+    link on the way: its folder, and its target. A path that does not exist is judged by the folders
+    that do.
     """
     left = list(reversed(path.absolute().parts))
     here = Path(left.pop())
@@ -68,7 +67,7 @@ def distrust(path: Path, user: int | None = None) -> Distrust | None:
             place = here / name
             status = place.lstat()
             if stat.S_ISCHR(status.st_mode):
-                return None  # such as /dev/null, which keeps nothing
+                return None  # /dev/null, for example, stores nothing
             if found := _distrust_of(place, status, user):
                 return found
             if not stat.S_ISLNK(status.st_mode):
@@ -76,24 +75,24 @@ def distrust(path: Path, user: int | None = None) -> Distrust | None:
                 continue
             links += 1
             if links > LINKS_MAX:
-                return None  # it leads around in a circle, and nothing can be read there
+                return None  # a circle of links cannot be read
             target = place.readlink()
             parts = list(reversed(target.parts))
             if target.is_absolute():
                 here = Path(parts.pop())
             left += parts
     except OSError:
-        return None  # nothing is there, or nothing that we could read
+        return None  # nothing there can be read
     return None
 
 
 def is_open(
     status: os.stat_result, *, user: int, private: Callable[[int], bool], extended: bool = False
 ) -> str:
-    """How others may change one file or folder: `owner`, `acl`, `mode`, or not at all. Pure.
+    """How others may change one file or folder: `owner`, `acl`, `mode`, or "". Pure.
 
-    A link says nothing by its mode. In a sticky folder only owners move or replace what is there,
-    so it counts as closed; what lies in it is judged by its own owner.
+    The mode of a link means nothing. In a sticky folder only owners move or replace files, so it
+    counts as closed, and each file in it is judged by its own owner.
     """
     if status.st_uid not in (ROOT, user):
         return "owner"
@@ -103,7 +102,7 @@ def is_open(
     if mode & stat.S_IWOTH:
         return "mode"
     if mode & stat.S_IWGRP and extended:
-        return "acl"  # the bit of the group is then the most that anybody named there may do
+        return "acl"  # the bit of the group is then the mask of the access control list
     return "mode" if mode & stat.S_IWGRP and not private(status.st_gid) else ""
 
 
@@ -132,7 +131,7 @@ def _distrust_of(path: Path, status: os.stat_result, given: int | None) -> Distr
     user = os.geteuid() if given is None else given
     extended = False
     if status.st_mode & stat.S_IWGRP and not stat.S_ISLNK(status.st_mode):
-        with suppress(AttributeError, OSError):  # there is none, or this system knows none
+        with suppress(AttributeError, OSError):  # the file or the system has no such list
             extended = bool(os.getxattr(path, _ACL))
     how = is_open(
         status, user=user, private=lambda gid: is_private_group(gid, user), extended=extended

@@ -26,7 +26,6 @@ from operator_protocols.domain.run import (
     Budget,
     Diagnose,
     Prove,
-    Want,
 )
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
@@ -39,7 +38,6 @@ from operator_sre.agent.transcript import (
     Recorded,
     Stopped,
     Summaries,
-    Told,
     answer_payload,
     stopped_payload,
 )
@@ -60,20 +58,20 @@ __all__ = [
     "act",
 ]
 
-# How long a change that can wait comes again while other changes of the same subject are quicker.
+# How long a change that can wait is retried while other changes of the same subject run first.
 BUSY_S_MAX = 600.0
 
 
 class WhenBusy(StrEnum):
-    """What becomes of a change while another change of the same subject runs."""
+    """How a change reacts while another change of the same subject runs."""
 
-    REFUSE = "refuse"  # a person sees that at once
-    WAIT = "wait"  # a workflow has the time
-    RETHINK = "rethink"  # an agent chose it for a state of the subject that is gone by then
+    REFUSE = "refuse"  # for a person, who sees the refusal at once
+    WAIT = "wait"  # for a workflow, which has the time
+    RETHINK = "rethink"  # for an agent, which chose it for a state that the other change ends
 
 
 class RefusedBy(StrEnum):
-    """Who refused an action that did not run."""
+    """The part of Operator that refused an action."""
 
     NOBODY = ""
     TOOL = "tool"
@@ -84,9 +82,9 @@ class RefusedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """What became of a request, and the ledger entry that holds it.
+    """The outcome of a request, and the number of its ledger entry.
 
-    `waited_s` is how long it waited for its turn and for people's approval.
+    `waited_s` is how long it waited for its turn and for approval.
     """
 
     verdict: Verdict
@@ -99,12 +97,12 @@ class ActionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One action that somebody wants to run: an agent on its ticket, a workflow, or a person.
+    """A request of an agent on its ticket, a workflow or a person to run one action.
 
-    Without a requester it is the agent that holds the ticket. What belongs to no ticket names its
-    subject, and a step of a workflow its run and its claim. An action that is `complete` gets no
-    more arguments. `screen` is asked once the action is judged: it may refuse it, or answer with
-    what became of it earlier. `began` is called with the permit before the action runs.
+    Without a requester it is the agent that holds the ticket. A request without a ticket names its
+    subject, and a step of a workflow its run and its claim. A `complete` action gets no more
+    arguments. `screen` is called once the action is judged: it may refuse it, or return its earlier
+    record. `began` is called with the permit before the action runs.
     """
 
     action: Action
@@ -121,7 +119,7 @@ class Request:
 
 
 async def act(controls: Controls, request: Request) -> ActionRecord:
-    """Complete, judge, permit, execute and record one action. Nothing is run in another way."""
+    """Complete, judge, permit, execute and record one action. There is no other way to run one."""
     gate, requester = controls.gate, request.requester
     action: Action | Result = request.action
     if request.complete:
@@ -143,7 +141,7 @@ async def act(controls: Controls, request: Request) -> ActionRecord:
 async def _permit_and_execute(
     controls: Controls, request: Request, verdict: Verdict
 ) -> ActionRecord:
-    """Wait for the turn of the subject, have the action permitted, run it; again while it is busy.
+    """Wait for the turn of the subject, get a permit, run the action; repeat while it is busy.
 
     A permit is kept while others have their turn. An agent whose change came late thinks again,
     unless people approved it.
@@ -159,9 +157,9 @@ async def _permit_and_execute(
 
     async def wait_for_turn() -> bool:
         nonlocal waited_s
-        asked = clock.monotonic()
+        start_s = clock.monotonic()
         waited = controls.turns is not None and await controls.turns.free()
-        waited_s += clock.monotonic() - asked
+        waited_s += clock.monotonic() - start_s
         return waited
 
     while True:
@@ -169,7 +167,7 @@ async def _permit_and_execute(
         ticket = request.ticket
         if late and rethinks and not (ticket and gate.is_allowed(verdict, ticket)):
             return await refuse(_late_refusal(verdict, controls.subject.name), None)
-        asked = clock.monotonic()
+        start_s = clock.monotonic()
         permit = await gate.permit(
             verdict,
             ticket,
@@ -178,7 +176,7 @@ async def _permit_and_execute(
             run=request.run,
             epoch=request.epoch,
         )
-        waited_s += clock.monotonic() - asked
+        waited_s += clock.monotonic() - start_s
         entry: Entry | None = None
         if isinstance(permit, Permit):
             request.began(permit)
@@ -241,7 +239,7 @@ async def _refuse(
 
 @dataclass(slots=True)
 class Work:
-    """A ticket being worked on; `stale` when the world was changed since the mind was briefed.
+    """A ticket in work; `stale` when an action changed the subject since the agent was briefed.
 
     `proven` is the ticket as the last proof covered it: it may have grown since.
     """
@@ -259,7 +257,7 @@ class Work:
 class Pipeline:
     """The journey of an incident. Each step is in the ledger before the next begins.
 
-    `gone` says why a subject is no more, on purpose; it is empty for one that is there.
+    `gone` returns why a subject was removed on purpose, or "".
     """
 
     monitor: Monitor
@@ -277,7 +275,7 @@ class Pipeline:
     gone: Callable[[str], str] = lambda _: ""
 
     async def watch(self, subject: str) -> CheckResult:
-        """Look once at a subject, file what is broken, close what recovered by itself."""
+        """Check a subject once, file what is broken, and close what recovered by itself."""
         controls = self.controls(subject)
         watched = await self.monitor.watch(controls.subject)
         at = watched.check.observation.at
@@ -297,7 +295,15 @@ class Pipeline:
         work = await self._begin(ticket, recorded)
         run = work.run
         while (want := run.next()) is not None:
-            known = self._known(recorded, want, work)
+            # After a restart the ledger answers. A proof that held says nothing of what the ticket
+            # has gained since.
+            known = recorded.next(want)
+            while known is not None and isinstance(known[0], Proof) and known[0].held:
+                work.proven = self._fresh(ticket)
+                (entry,) = self.sealed.unseal(self.entries.after((known[1] or 1) - 1, limit=1))
+                if entry.payload.get("covers") == _covers(work.proven):
+                    break
+                known = recorded.next(want)
             if known is not None:
                 run.receive(*known)
                 continue
@@ -317,21 +323,10 @@ class Pipeline:
         except ConflictError:
             now = self.tickets.get(ticket.id)
             if now is None or (now.state, now.epoch) != (ticket.state, ticket.epoch):
-                raise  # somebody else has it
+                raise  # the claim was lost
             if work.proven is None or _covers(now) == _covers(work.proven):
                 raise
-        return await self.work(ticket)  # from the ledger: only what is not proven yet is done
-
-    def _known(self, recorded: Recorded, want: Want, work: Work) -> Told | None:
-        """The recorded answer; a proof that held says nothing of what the ticket has gained."""
-        known = recorded.next(want)
-        while known is not None and isinstance(known[0], Proof) and known[0].held:
-            work.proven = self._fresh(work.ticket)
-            (entry,) = self.sealed.unseal(self.entries.after((known[1] or 1) - 1, limit=1))
-            if entry.payload.get("covers") == _covers(work.proven):
-                break
-            known = recorded.next(want)
-        return known
+        return await self.work(ticket)  # resumes from the ledger: does only what is not proven yet
 
     async def _begin(self, ticket: Ticket, recorded: Recorded) -> Work:
         controls = self.controls(ticket.subject)
@@ -341,7 +336,7 @@ class Pipeline:
         )
         await self.journal.append(draft)
         briefing, broken = await self._brief(ticket, controls)
-        if recorded.first_look is not None:  # what we broke before we were stopped is ours still
+        if recorded.first_look is not None:  # harm that this run did before a restart stays its own
             broken = recorded.first_look.broken()
         run = Run(
             briefing,
@@ -367,17 +362,17 @@ class Pipeline:
             answer = await self.model.answer(replace(want, briefing=work.run.briefing))
         except (MissingExtraError, ModelError) as error:
             if isinstance(error, ModelError) and not error.lasting:
-                raise  # whoever works on it next asks again
+                raise  # the next attempt asks again
             why = f"The model {self.model.name!r} does not answer: {error}"
             stopped = Stopped(why, error.category)
-            # Recorded before what follows from it, so that nothing of that is done twice.
+            # Recorded before its consequences, so that a restart repeats none of them.
             return stopped, await self._remember(work, Kind.REASONING, stopped_payload(stopped))
         seq = await self._remember(work, Kind.REASONING, answer_payload(answer))
         self._note(work, seq, answer.reasoning)
         return answer, seq
 
     async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
-        """Act for the agent: no change without a diagnosis, and none that has failed before."""
+        """Act for the agent: no change without a diagnosis, and none that failed before."""
         run, ticket = work.run, work.ticket
 
         def screen(verdict: Verdict) -> ActionRecord | Result | None:
@@ -406,19 +401,19 @@ class Pipeline:
 
     async def _prove(self, want: Prove, work: Work) -> tuple[Proof, int]:
         work.stale = True
-        proof = await self._look_again(want, work)
-        while want.arrival and proof.harm:  # nothing was changed, so it is not of our doing
+        proof = await self._check_again(want, work)
+        while want.arrival and proof.harm:  # the run has changed nothing, so it did no harm
             work.broken_before = work.broken_before.union(proof.harm)
-            proof = await self._look_again(want, work)
-        told = {**to_json(proof), "covers": _covers(work.proven or work.ticket)}
-        seq = await self._remember(work, Kind.PROOF, told)
+            proof = await self._check_again(want, work)
+        payload = {**to_json(proof), "covers": _covers(work.proven or work.ticket)}
+        seq = await self._remember(work, Kind.PROOF, payload)
         await self._suspect(work.ticket, seq, proof_texts(proof))
         return proof, seq
 
-    async def _look_again(self, want: Prove, work: Work) -> Proof:
+    async def _check_again(self, want: Prove, work: Work) -> Proof:
         covered = work.ticket
 
-        async def look() -> CheckResult:
+        async def check_once() -> CheckResult:
             nonlocal covered
             check = await self.monitor.check(work.controls.subject)
             work.proven = covered = self._fresh(work.ticket)
@@ -426,7 +421,7 @@ class Pipeline:
 
         return await self.verifier.prove(
             lambda: covered,
-            look,
+            check_once,
             before=work.broken_before,
             targets=work.run.briefing.targets,
             deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
@@ -447,7 +442,7 @@ class Pipeline:
         return await self.desk.close(ticket, end.proof, over, reason=end.reason)
 
     async def _brief(self, ticket: Ticket, controls: Controls) -> tuple[Briefing, frozenset[str]]:
-        """What a mind is told, as it is now; what it may cite is in the ledger first."""
+        """A fresh briefing; the observation that an agent may cite is in the ledger first."""
         check = await self.monitor.check(controls.subject)
         draft = Draft(Kind.OBSERVED, to_json(check), ticket=ticket.id, run=ticket.run)
         entry = await self.journal.append(draft)
@@ -471,7 +466,7 @@ class Pipeline:
         return briefing, check.broken()
 
     async def _suspect(self, ticket: Ticket, seq: int, texts: Iterable[tuple[str, str]]) -> None:
-        """Report what in these texts tries to instruct whoever reads it, once in a run."""
+        """Report texts that try to instruct their reader, each once in a run."""
         places = to_json(suspicions(texts))
         if places:
             key = f"{ticket.run}/suspicion/{digest_of(places)}"
@@ -479,21 +474,21 @@ class Pipeline:
             draft = Draft(Kind.SUSPICION, seen, ticket=ticket.id, run=ticket.run, key=key)
             await self.journal.append(draft)
 
-    async def _remember(self, work: Work, kind: Kind, what: object) -> int:
+    async def _remember(self, work: Work, kind: Kind, payload: object) -> int:
         ticket = work.ticket
-        draft = Draft(kind, to_json(what), ticket=ticket.id, run=ticket.run)
+        draft = Draft(kind, to_json(payload), ticket=ticket.id, run=ticket.run)
         return (await self.journal.append(draft)).seq
 
-    def _note(self, work: Work, seq: int, what: str | Result) -> None:
-        if self.summaries is not None and what:
-            self.summaries.note(work.ticket, seq, what)
+    def _note(self, work: Work, seq: int, output: str | Result) -> None:
+        if self.summaries is not None and output:
+            self.summaries.note(work.ticket, seq, output)
 
     def _fresh(self, ticket: Ticket) -> Ticket:
-        """The ticket with what was added to it since, under the claim that we hold."""
+        """The ticket with the violations added since, under the claim of this run."""
         now = self.tickets.get(ticket.id) or ticket
         return replace(now, state=ticket.state, epoch=ticket.epoch, run=ticket.run)
 
 
 def _covers(ticket: Ticket) -> str:
-    """All that a ticket is about, in short; it changes when the ticket grows."""
+    """A digest of the violations of a ticket; it changes when the ticket grows."""
     return digest_of(sorted(violation.key for violation in ticket.violations))

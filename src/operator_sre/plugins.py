@@ -1,4 +1,4 @@
-"""Plug-ins, found by entry point; ours come in by the same door as anybody's."""
+"""Finds plug-ins by entry point, the built-in ones like any others."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _REINSTALL = "Reinstall the package it came from."
 
 
 def plugin_names() -> list[str]:
-    """The names of all subjects that are installed; loads none of them."""
+    """The names of all installed subjects; loads none of them."""
     return sorted({point.name for point in _points(GROUP)})
 
 
 def find_plugin(name: str) -> Plugin:
-    """The plug-in of that name, loaded. NotFoundError lists the names there are."""
+    """Load the plug-in of that name. NotFoundError lists the installed names."""
     from operator_protocols.ports import Plugin
 
     points = [point for point in _points(GROUP) if point.name == name]
@@ -54,9 +54,9 @@ def find_plugin(name: str) -> Plugin:
 
 
 def find_checker(group: str, kind: type[T], otherwise: T) -> T:
-    """The one that is installed in a group, an object that has the verbs of `kind`; or ours.
+    """Load the object with the methods of `kind` installed in a group, or return `otherwise`.
 
-    One that is broken, or that is not the only one, raises: nobody may more because of that.
+    A plug-in that is broken, or not the only one, raises an error instead of granting more.
     """
     points = _points(group)
     if not points:
@@ -68,7 +68,7 @@ def find_checker(group: str, kind: type[T], otherwise: T) -> T:
             next_step="Uninstall all but one.",
         )
     checker = _load(points[0], f"{points[0].name!r} in {group!r}")
-    # A class has the verbs too, and each of them would want one argument more.
+    # A class has the methods too, but they would lack their first argument.
     if isinstance(checker, type) or not isinstance(checker, kind):
         raise MissingPluginError(
             f"{points[0].name!r} in {group!r} is broken: it is not a {kind.__name__}.",
@@ -78,62 +78,61 @@ def find_checker(group: str, kind: type[T], otherwise: T) -> T:
 
 
 def _points(group: str) -> tuple[EntryPoint, ...]:
-    """What is installed in a group; looked for again when any folder it could lie in has changed.
+    """The entry points of a group, cached until a folder of the import path changes.
 
-    Looking takes milliseconds for every hundred packages, and a server asks for each request.
+    Reading them takes milliseconds for every hundred packages, and a server asks for each request.
     """
-    return _installed(group, tuple((place, _changed_at(place)) for place in sys.path))
+    places = []
+    for place in sys.path:
+        try:
+            places.append((place, Path(place or ".").stat().st_mtime_ns))
+        except OSError:
+            places.append((place, 0))
+    return _select_points(group, tuple(places))
 
 
 @lru_cache(maxsize=16)
-def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+def _select_points(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
     return tuple(_selection(places)(group=group))
 
 
 @lru_cache(maxsize=1)
 def _selection(places: tuple[tuple[str, int], ...]) -> Callable[..., EntryPoints]:
     """Selects among all groups: reading one of them takes as long as reading all of them."""
-    from importlib.metadata import entry_points  # most commands ask for no plug-in
+    from importlib.metadata import entry_points  # most commands load no plug-in
 
     return entry_points().select
 
 
-def _changed_at(place: str) -> int:
-    try:
-        return Path(place or ".").stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _load(point: EntryPoint, what: str) -> Any:
-    # What is loaded already has run, and our own package has run before this line.
+def _load(point: EntryPoint, title: str) -> Any:
+    # The code of a loaded module has run already, and so has that of our own package.
     if point.module not in sys.modules and point.module.partition(".")[0] != _OURS:
         for path in _files(point):
             must_be_trusted(path, MissingPluginError)
     try:
         return point.load()
-    except Exception as error:  # a stranger's module may raise anything while it is loaded
+    except Exception as error:  # the module of a plug-in may raise anything
         raise MissingPluginError(
-            f"{what} cannot be loaded: {error}.", next_step=_REINSTALL
+            f"{title} cannot be loaded: {error}.", next_step=_REINSTALL
         ) from error
 
 
 def _files(point: EntryPoint) -> Iterator[Path]:
-    """What is run when it is loaded: where it is named, and the package or module it comes from."""
-    named = getattr(point.dist, "_path", None)  # the folder that says what is installed
-    if named is not None:
-        yield Path(str(named))
-        yield Path(str(named)) / "entry_points.txt"
+    """The files that loading a plug-in trusts: its metadata, and its package or module."""
+    metadata = getattr(point.dist, "_path", None)
+    if metadata is not None:
+        yield Path(str(metadata))
+        yield Path(str(metadata)) / "entry_points.txt"
     try:
-        # Only the first name: looking for one below it would run what is above.
-        found = find_spec(point.module.partition(".")[0])
+        # Only the first name: finding a name below it would import what is above.
+        spec = find_spec(point.module.partition(".")[0])
     except (ImportError, ValueError):
-        return  # it cannot be loaded, which is said when that is tried
-    if found is None:
+        return  # loading it raises a better error
+    if spec is None:
         return
-    if found.has_location and found.origin:
-        yield Path(found.origin)
-    for folder in found.submodule_search_locations or ():
+    if spec.has_location and spec.origin:
+        yield Path(spec.origin)
+    for folder in spec.submodule_search_locations or ():
         yield Path(folder)
         for at, (root, folders, names) in enumerate(os.walk(folder)):
             if at >= FILES_MAX:

@@ -1,4 +1,4 @@
-"""HTTP connections that are closed whenever a request is given up, even during a TLS handshake.
+"""Closes HTTP connections whenever a request is cancelled, even during a TLS handshake.
 
 httpcore closes a connection whose handshake fails, but not one whose handshake is cancelled: the
 socket then stays open until Python collects its garbage. A monitor that times out on a hanging

@@ -29,10 +29,10 @@ async def test_what_was_foreseen_is_what_becomes_of_it(tmp_path: Path) -> None:
         assert [foresee_command(app, one).way for one in (look, change)] == [
             *(Way.RUNS, Way.PROPOSES),
         ]
-        ran = await execute_command(app, look, asked=_nobody)
+        ran = await execute_command(app, look, on_request=_nobody)
         assert isinstance(ran, Execution)
         assert (ran.ran, ran.exit_code, ran.result.stdout) == (True, 0, "hi\n")
-        refused = await execute_command(app, change, asked=_nobody)
+        refused = await execute_command(app, change, on_request=_nobody)
         assert (refused.ran, refused.exit_code) == (False, 4)
         (entry,) = app.store.entries.newest(limit=1)
         assert entry.seq == refused.seq
@@ -51,7 +51,7 @@ async def test_what_it_says_is_heard_while_it_runs_without_secrets(tmp_path: Pat
 
     with opened(tmp_path) as app:
         ran = await execute_command(
-            app, wanted, asked=_nobody, watch=watch, began=lambda _: began.append(len(heard))
+            app, wanted, on_request=_nobody, watch=watch, began=lambda _: began.append(len(heard))
         )
         command = app.store.commands.get(ran.command)
     said = b"".join(data for number, data in heard if number == 1)

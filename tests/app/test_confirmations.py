@@ -27,13 +27,13 @@ from operator_sre.app.confirmations import (
     cross,
     crossing_of,
     decline,
-    done_without,
+    decline_own,
     find,
     follow_confirmations,
     get,
+    record_applied,
     request,
     requirement,
-    said_no,
     sweep,
     use,
 )
@@ -69,8 +69,8 @@ def test_a_no_to_ones_own_question_is_a_decision_as_well(
         assert show_modes(app)[0].mode is Mode.OBSERVE
         with pytest.raises((ConflictError, AuthorityError)):
             asyncio.run(approve(app, one.id))
-        assert asyncio.run(said_no(app, asked)).state is ConfirmationState.DECLINED
-        done = asyncio.run(done_without(app, asked, why="it burnt"))
+        assert asyncio.run(decline_own(app, asked)).state is ConfirmationState.DECLINED
+        done = asyncio.run(record_applied(app, asked, why="it burnt"))
         assert (done.state, done.applied, "it burnt" in done.reason) == ("approved", True, True)
 
 

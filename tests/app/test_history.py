@@ -23,13 +23,13 @@ from operator_sre.app.history import (
     Statistics,
     failures,
     list_commands,
+    parse_filter,
     search_commands,
     search_entries,
     show_command,
     show_output,
     statistics,
     venv_report,
-    wanted,
 )
 from operator_sre.app.wiring import App
 from tests.app.home import opened
@@ -143,10 +143,10 @@ async def test_figures_are_about_what_is_wanted(app: App, doer: Doer) -> None:
     assert figures.attempts == 6
     assert [one.command for one in figures.success_patterns] == ["df -h"]
     assert [one.lines for one in figures.failure_patterns] == [("free -m",)]
-    assert statistics(app, wanted(app, target="b")).attempts == 2
+    assert statistics(app, parse_filter(app, target="b")).attempts == 2
     failed: Failures = failures(app, EVERY)
     assert [(one.category, one.count) for one in failed.by_category] == [("runtime", 2)]
-    assert failures(app, wanted(app, target="a")).by_category == ()
+    assert failures(app, parse_filter(app, target="a")).by_category == ()
     assert [one.program for one in venv_report(app, EVERY, limit=9)] == ["python"]
 
 
@@ -155,14 +155,14 @@ async def test_figures_are_about_what_is_wanted(app: App, doer: Doer) -> None:
     [("30m", timedelta(minutes=30)), ("2h", timedelta(hours=2)), ("9999w", timedelta(weeks=9999))],
 )
 async def test_a_time_ago_is_understood(app: App, text: str, ago: timedelta) -> None:
-    since = wanted(app, since=text).since
+    since = parse_filter(app, since=text).since
     assert since is not None
     assert abs(datetime.now(UTC) - ago - since) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("text", ["2026-03-04", "2026-03-04T12:00", "2026-03-04T12:00:00+02:00"])
 async def test_a_date_is_understood_and_has_a_zone(app: App, text: str) -> None:
-    since = wanted(app, since=text).since
+    since = parse_filter(app, since=text).since
     assert since is not None
     assert since.tzinfo is not None
 
@@ -170,4 +170,4 @@ async def test_a_date_is_understood_and_has_a_zone(app: App, text: str) -> None:
 @pytest.mark.parametrize("text", ["soon", "1y", "99999w", "-1h", "2026-13-01"])
 async def test_what_is_no_time_is_told(app: App, text: str) -> None:
     with pytest.raises(UsageError, match="is not a valid time"):
-        wanted(app, since=text)
+        parse_filter(app, since=text)

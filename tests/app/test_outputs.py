@@ -30,7 +30,7 @@ async def test_what_runs_elsewhere_is_heard_as_it_comes_without_secrets(tmp_path
     with opened(tmp_path) as app:
         assert running_output(app, 99, show) is None, "there is no such command"
         doing = asyncio.ensure_future(
-            execute_command(app, Wanted(command), asked=lambda approval: None)
+            execute_command(app, Wanted(command), on_request=lambda approval: None)
         )
         await eventually(lambda: any(one.kind == "tool_call" for one in _entries(app)))
         (call,) = [one for one in _entries(app) if one.kind == "tool_call"]

@@ -103,7 +103,7 @@ def test_a_command_is_allowed_where_it_starts_and_with_nothing_fed_to_it(
 
 
 def test_a_command_that_opens_a_host_says_so(config: Config) -> None:
-    asked = sketch(config, "allow command curl -s http://evil.example.org/").asked
+    asked = sketch(config, "allow command curl -s http://evil.example.org/").wanted
     assert (asked.boundary, asked.destinations) == (Boundary.EGRESS, ("evil.example.org",))
-    near = sketch(config, "allow command curl -X POST http://localhost/ (high)").asked
+    near = sketch(config, "allow command curl -X POST http://localhost/ (high)").wanted
     assert (near.boundary, near.destinations) == (Boundary.POLICY_PATCH, ())

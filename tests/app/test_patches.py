@@ -271,13 +271,13 @@ def test_what_must_be_meant_or_cannot_be_is_refused(config: Config, text: str, s
 def test_the_risk_is_told(config: Config, text: str, boundary: Boundary, risk: Risk) -> None:
     found = sketch(config, text)
     assert isinstance(found, Sketch)
-    assert (found.asked.boundary, found.asked.risk) == (boundary, risk)
+    assert (found.wanted.boundary, found.asked.risk) == (boundary, risk)
     assert found.patch.startswith("---")
-    assert found.asked.rationale
+    assert found.wanted.rationale
 
 
 def test_an_option_says_high_as_well(config: Config) -> None:
-    assert sketch(config, "allow host *.example.com", risk="high").asked.risk is Risk.HIGH
+    assert sketch(config, "allow host *.example.com", risk="high").wanted.risk is Risk.HIGH
     with pytest.raises(UsageError, match="--risk"):
         sketch(config, "allow host *.example.com", risk="low")
 
@@ -326,7 +326,7 @@ def test_a_credential_that_is_not_there_is_bound_to_nobody(tmp_path: Path) -> No
         with pytest.raises(OperatorError, match="DB_PASS"):
             asyncio.run(propose(app, "bind credential DB_PASS to subject shop"))
         assert app.store.confirmations.find() == []
-        assert sketch_for(app, "raise turns to 60").asked.boundary is Boundary.POLICY_PATCH
+        assert sketch_for(app, "raise turns to 60").wanted.boundary is Boundary.POLICY_PATCH
 
 
 def test_a_limit_of_a_day_is_a_setting(tmp_path: Path) -> None:

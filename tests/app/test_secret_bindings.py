@@ -318,7 +318,7 @@ def run(app: App, command: str) -> Execution:
             yes = approve_action(app, approval.id, reason="a test")
             answers.append(asyncio.ensure_future(yes))
 
-        done = await execute_command(app, Wanted(command, timeout_s=20), asked=asked)
+        done = await execute_command(app, Wanted(command, timeout_s=20), on_request=asked)
         await asyncio.gather(*answers)
         return done
 

@@ -217,8 +217,8 @@ def test_what_is_told_twice_is_recorded_once_and_a_refused_change_not_at_all(
         assert deeds_of(app) == [("db", "set", "ada", True)]
         with pytest.raises(NotFoundError):
             asyncio.run(unbind_secret(app, "db", Holder("subject", "nosuch")))
-        assert store.owed() == ()
-        store.paid(["nosuch"])
+        assert store.list_owed() == ()
+        store.drop_owed(["nosuch"])
         assert len(deeds_of(app)) == 1
 
 

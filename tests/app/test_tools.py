@@ -107,7 +107,7 @@ async def test_a_call_goes_the_way_of_every_action(tmp_path: Path) -> None:
         outlook = foresee_command(app, wanted)
         assert (outlook.way, outlook.verdict.writes) == (Way.RUNS, (str(file),))
         assert "+token=" in outlook.verdict.action.expected
-        executed = await execute_command(app, wanted, asked=_nobody)
+        executed = await execute_command(app, wanted, on_request=_nobody)
         assert (executed.ran, executed.exit_code, file.read_text()) == (True, 0, "token=abc\n")
         kinds = [entry.kind for entry in app.store.entries.after(0, limit=99)]
         assert kinds == [Kind.VERDICT, Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.TOOL_RESULT]
@@ -116,7 +116,7 @@ async def test_a_call_goes_the_way_of_every_action(tmp_path: Path) -> None:
         assert told["inferred"] == ("expect_sha256",)
         assert executed.result.undo is not None
         undo = Call("restore_file", document=dict(executed.result.undo.arguments))
-        again = await execute_command(app, await propose_call(app, undo), asked=_nobody)
+        again = await execute_command(app, await propose_call(app, undo), on_request=_nobody)
         assert (again.exit_code, file.exists()) == (0, False)
 
 
@@ -128,7 +128,7 @@ async def test_the_operators_own_home_is_never_written(tmp_path: Path) -> None:
         call = Call("write_file", document={"path": str(policy), "text": "version: 1\n"})
         wanted = await propose_call(app, call)
         assert wanted.action.expected == show_tool(app, "write_file").spec.expected
-        executed = await execute_command(app, wanted, asked=_nobody)
+        executed = await execute_command(app, wanted, on_request=_nobody)
         assert (executed.exit_code, policy.read_text()) == (1, before)
         assert call_document(app, executed)["state"] is ToolState.FAILED
 
@@ -139,7 +139,7 @@ async def test_what_may_never_run_is_refused_and_on_record(tmp_path: Path) -> No
             Call("host_service_start", ("service=sshd",)),
             Call("write_file", (f"path={tmp_path}/a", "text=x")),
         ):
-            executed = await execute_command(app, await propose_call(app, call), asked=_nobody)
+            executed = await execute_command(app, await propose_call(app, call), on_request=_nobody)
             assert (executed.ran, executed.exit_code) == (False, 3)
             assert call_document(app, executed)["state"] is ToolState.CANCELLED
         assert [one.kind for one in app.store.entries.newest(limit=1)] == [Kind.REFUSED]
@@ -152,7 +152,7 @@ async def test_nobody_calls_a_tool_with_what_makes_no_sense(tmp_path: Path) -> N
         wanted = await propose_call(app, Call("wait", ("seconds=1",)))
         forged = Action("wait", {"seconds": "soon", "x": 1})
         executed = await execute_command(
-            app, type(wanted)(call=forged, subject=wanted.subject), asked=_nobody
+            app, type(wanted)(call=forged, subject=wanted.subject), on_request=_nobody
         )
         assert (executed.exit_code, executed.result.category) == (2, "syntax")
 
@@ -163,7 +163,7 @@ async def test_a_tool_is_not_begun_on_what_nobody_here_knows(tmp_path: Path) -> 
         for tool in ("check_port", "drain_node"):
             call = Call(tool, document={"target": "billing-1"}, subject="shop")
             wanted = await propose_call(app, call)
-            done = await execute_command(app, wanted, asked=_nobody)
+            done = await execute_command(app, wanted, on_request=_nobody)
             assert not done.ran
             assert "'shop' has no target 'billing-1'" in done.explanation
             assert known[0] in done.explanation

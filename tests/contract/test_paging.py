@@ -64,7 +64,7 @@ async def test_a_yes_is_unsettled_until_it_is_known_what_became_of_it(home: Home
     for name in ("two", "three"):
         await store.confirmations.decide(name, yes, by=ADA, reason="")
     await store.confirmations.settle("two", applied=True, outcome="applied")
-    assert [one.id for one in store.confirmations.unsettled()] == ["three"]
+    assert [one.id for one in store.confirmations.find_unsettled()] == ["three"]
     # For whoever asks for a state, a settled yes is a yes as before.
     assert [one.id for one in store.confirmations.find(states=[yes])] == ["two", "three"]
     assert [one.id for one in store.confirmations.page(states=[yes], limit=9)] == ["two", "three"]

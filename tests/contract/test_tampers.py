@@ -382,7 +382,7 @@ async def test_no_edit_settles_a_confirmation_or_lets_an_agent_go(bench: Bench) 
         [both(body("confirmations", **yes), approved), forged(bench.clock, decided)]
     ):
         with bench.tampered(edit):
-            assert store.confirmations.unsettled() == [], number
+            assert store.confirmations.find_unsettled() == [], number
             (found,) = store.confirmations.find("conf_1")
             assert found.state is ConfirmationState.EXPIRED, number
             with pytest.raises(OperatorError):

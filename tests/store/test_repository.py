@@ -13,7 +13,6 @@ from operator_protocols.domain.confirmation import ConfirmationState
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import ApprovalState
 from operator_sre.store import open_store
-from operator_sre.store.repository import bodies_behind
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import approval, confirmation
 
@@ -79,10 +78,7 @@ async def test_a_page_of_very_many_is_no_more_work_than_one_of_a_few(tmp_path: P
                 )
             costs[count].append(_steps(store.approvals, newest=True))
         assert all(many <= 2 * few + STEP for few, many in zip(*costs.values(), strict=True)), costs
-        rows = bodies_behind(
-            store.approvals._reader, "approvals", states=(), alive_at=None, after="", limit=3
-        )
-        assert len(rows) == 3
+        assert len(store.approvals.page(limit=3)) == 3
         # A yes that is done with is not looked at again by whoever looks for those that are not.
         _copied(file, "confirmations", 2 * MANY, MANY, state="settled")
-        assert list(store.confirmations.unsettled()) == []
+        assert list(store.confirmations.find_unsettled()) == []

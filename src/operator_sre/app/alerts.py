@@ -1,4 +1,4 @@
-"""Alerts from elsewhere: who may tell us, what they open, and what they mean for a subject."""
+"""Receives alerts of other systems, and files what they open."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def list_alerts(app: App, *, firing: bool, subject: str) -> Sequence[Alert]:
 
 
 def alerted_plugin(app: App, name: str) -> Plugin:
-    """What knows a trigger whose alerts are about no subject: it sees them, and has no tools."""
+    """The plug-in for a trigger without a subject: it observes the alerts, and has no tools."""
 
     def subject(settings: SubjectSettings) -> AlertedSubject:
         return AlertedSubject(settings.name, app.store.alerts, clock=settings.clock)
@@ -69,13 +69,13 @@ def alerted_plugin(app: App, name: str) -> Plugin:
 
 
 def refused_answer(status: int, category: str, message: str, action: str) -> Answer:
-    """An error in the one form that programs know."""
+    """An error in the common JSON form."""
     fields = {"category": category, "message": message, "next_action": action}
     return Answer(status, {"error": fields})
 
 
 class Receiver:
-    """Takes notifications of all triggers, files what they open, and goes on watching it."""
+    """Receives the notifications of all triggers, files what they open, and keeps watching it."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -130,7 +130,7 @@ class Receiver:
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, *, sender: str
     ) -> Answer:
-        """What one notification changed. It never raises for what is in it."""
+        """The answer to one notification. Its content never raises an error."""
         trigger = self._triggers.get(name)
         if trigger is None:
             return refused_answer(
@@ -155,7 +155,7 @@ class Receiver:
             return refused_answer(503, error.category, message, NextAction.RERUN)
 
     async def run(self) -> None:
-        """File what comes, and watch what only triggers see, until cancelled."""
+        """Check subjects after alerts, and watch triggers without a subject, until cancelled."""
         about = dict.fromkeys(trigger.about for trigger in self._triggers.values())
         alone = dict.fromkeys(
             trigger.about for trigger in self._triggers.values() if not trigger.subject
@@ -169,16 +169,16 @@ class Receiver:
     async def _take(
         self, trigger: Trigger, headers: Mapping[str, str], body: bytes, now: datetime
     ) -> Answer:
-        told = read_body(trigger, body, at=now)
+        notified = read_body(trigger, body, at=now)
         signature = headers.get(trigger.hmac_header.lower(), "") if trigger.hmac_file else ""
-        # Signatures are known as long as a replay of theirs could pass for new.
+        # Signatures are remembered as long as a replay could pass for a new notification.
         signed, now_s = self._signed, now.timestamp()
         while signed and (
             len(signed) > SIGNATURES_MAX or next(iter(signed.values())) < now_s - 2 * SKEW_S_MAX
         ):
             signed.popitem(last=False)
         if signature in signed:
-            # Its sender may have missed our answer; and a replay changes nothing.
+            # The sender may have missed the first answer. A replay changes nothing.
             return _answer([], [])
         alerts = [
             Alert(
@@ -194,7 +194,7 @@ class Receiver:
                 firing=alert.firing,
                 labels=alert.labels,
             )
-            for alert in told
+            for alert in notified
         ]
         changes = await self._app.store.alerts.take(alerts)
         if signature:

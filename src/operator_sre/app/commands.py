@@ -151,11 +151,11 @@ async def execute_command(
     app: App,
     wanted: Wanted,
     *,
-    asked: Callable[[Approval], None],
+    on_request: Callable[[Approval], None],
     watch: Watch | None = None,
     began: Callable[[str], None] = lambda permit: None,
 ) -> Execution:
-    """Judge it, have it permitted, run it. `asked` is called with a request for approval.
+    """Judge a command, get a permit, run it. `on_request` is called with a request for approval.
 
     `watch` gets the output live, without secrets; `began` the fingerprint of the permit.
     Cancellation withdraws the request.
@@ -163,7 +163,7 @@ async def execute_command(
     subject, controls = controls_for(app, wanted)
     await record_overrides(app)
     await settle_abandoned(app)
-    me, announced = myself(), _Announced(app.store.approvals, asked)
+    me, announced = myself(), _Announced(app.store.approvals, on_request)
     controls = replace(controls, gate=replace(controls.gate, approvals=announced))
     newest = app.store.entries.newest(limit=1)
     try:
@@ -338,14 +338,16 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, job: Job) -> None:
-        def asked(approval: Approval) -> None:
+        def note_request(approval: Approval) -> None:
             job.approval = approval.id
 
         def began(permit: str) -> None:
             job.permit = permit
 
         try:
-            executed = await execute_command(self.app, job.wanted, asked=asked, began=began)
+            executed = await execute_command(
+                self.app, job.wanted, on_request=note_request, began=began
+            )
             job.seq = executed.command or executed.seq
             job.executed = executed
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""People's yes or no to one exact change that crosses a trust boundary."""
+"""Confirmations: the decision of a person on one exact change that crosses a trust boundary."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
     "cross",
     "crossing_of",
     "decline",
-    "done_without",
+    "decline_own",
     "find",
     "follow_confirmations",
     "get",
     "left_of",
     "page",
+    "record_applied",
     "request",
     "requirement",
-    "said_no",
     "sweep",
     "use",
 ]
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What follows from a yes in the ledger itself, in one transaction with it."""
+    """The entries that follow from an approval, recorded in one transaction with it."""
 
     drafts: Sequence[Draft] = ()
     move: tuple[int, Move] | None = None
@@ -79,14 +79,14 @@ class Effect:
 class Crossing:
     """How an approved change is applied; without `apply` and `effect`, by its requester.
 
-    `deed` is what only an admin may say yes to, or "". `changed` says why the ground is another by
-    now. `effect` is for what the ledger holds; `apply` for what lies elsewhere, and returns entries
-    that record it, or raises before anything was done. `made` says after a crash whether it was;
-    that is asked no sooner than `patience_s` after the yes. `left` says what of a change that was
-    made is still to come, or "".
+    `admin_action` names an action that only an admin may approve, or "". `changed` returns why the
+    basis of the change is another by now. `effect` applies a change to the ledger; `apply` applies
+    it elsewhere, and returns entries that record it, or raises before it changes anything. After a
+    crash, and no sooner than `patience_s` after the approval, `made` tells whether it was applied.
+    `left` returns what an applied change still needs, or "".
     """
 
-    deed: Callable[[Confirmation], str] = lambda confirmation: ""
+    admin_action: Callable[[Confirmation], str] = lambda confirmation: ""
     changed: Callable[[App, Confirmation], str] = lambda app, confirmation: ""
     effect: Callable[[App, Confirmation, Actor], Effect] | None = None
     apply: Callable[[App, Confirmation, Actor], Awaitable[Sequence[Draft]]] | None = None
@@ -95,8 +95,8 @@ class Crossing:
     left: Callable[[App, Confirmation], str] = lambda app, confirmation: ""
 
 
-# Where the `CROSSING` of a boundary is; loaded when it is asked for. Those that are not here, and a
-# listener and a lease, are crossed by whoever asked, with the confirmation in hand.
+# The module with the `CROSSING` of each boundary, loaded on first use. Changes of other boundaries,
+# and also a listener and a lease, are applied by their requester with the id of the confirmation.
 CROSSINGS: Mapping[Boundary, str] = {
     Boundary.POLICY_PATCH: "operator_sre.app.patches",
     Boundary.EGRESS: "operator_sre.app.patches",
@@ -119,7 +119,7 @@ def crossing_of(boundary: Boundary) -> Crossing:
 
 
 def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
-    """The same for other programs; a decided one requires no confirmation."""
+    """The requirement for other programs; a decided one requires no confirmation."""
     from operator_sre.contract import evidence
     from operator_sre.contract.categories import risk_level
     from operator_sre.contract.messages import ConfirmationRequirement
@@ -151,14 +151,14 @@ def find(app: App, *, pending_only: bool = False) -> Sequence[Confirmation]:
 
 
 def page(app: App, *, pending_only: bool, after: str = "", limit: int) -> Sequence[Confirmation]:
-    """So many of them behind one of an id, oldest first. UsageError when there is none."""
+    """A page of confirmations after the one of an id, oldest first. UsageError without it."""
     states = [_PENDING] if pending_only else []
     alive_at = app.clock.now() if pending_only else None
     return app.store.confirmations.page(states=states, alive_at=alive_at, after=after, limit=limit)
 
 
 def get(app: App, confirmation: str) -> Confirmation:
-    """One of them. NotFoundError when there is none of that id."""
+    """The confirmation of this id. NotFoundError."""
     known = app.store.confirmations.find(confirmation[:ID_CHARACTERS_MAX]) if confirmation else ()
     if not known:
         raise NotFoundError(
@@ -169,37 +169,37 @@ def get(app: App, confirmation: str) -> Confirmation:
 
 
 def left_of(app: App, confirmation: Confirmation) -> str:
-    """What of a change that was made is still to come, in a sentence; "" for nothing."""
+    """What an applied change still needs, as a sentence; "" for nothing."""
     if not confirmation.applied:
         return ""
     return crossing_of(confirmation.boundary).left(app, confirmation)
 
 
-async def request(app: App, asked: Asked, *, by: Actor | None = None) -> Confirmation:
-    """Ask people; nothing is changed by asking. What is kept of it has no secret in it."""
+async def request(app: App, wanted: Asked, *, by: Actor | None = None) -> Confirmation:
+    """Request a confirmation without any change. The stored request contains no secrets."""
     from operator_sre.app.redaction import open_redactor
 
     redactor = open_redactor(app.config)
-    change: Any = redactor.value(dict(asked.change))
+    change: Any = redactor.value(dict(wanted.change))
     now = app.clock.now()
-    wanted = Confirmation(
+    confirmation = Confirmation(
         id=f"conf_{app.new_id()}",
-        boundary=asked.boundary,
+        boundary=wanted.boundary,
         change=change,
         digest=digest_of(change),
-        risk=asked.risk,
-        rationale=redactor.text(asked.rationale),
+        risk=wanted.risk,
+        rationale=redactor.text(wanted.rationale),
         requested_by=by or Actor(signed_in(), asking_kind()),
         requested_at=now,
         expires_at=now + timedelta(seconds=CONFIRMATION_S),
-        bound=dict(asked.bound),
-        destinations=asked.destinations,
-        credentials=asked.credentials,
-        evidence=asked.evidence,
-        run=asked.run,
-        ticket=asked.ticket,
+        bound=dict(wanted.bound),
+        destinations=wanted.destinations,
+        credentials=wanted.credentials,
+        evidence=wanted.evidence,
+        run=wanted.run,
+        ticket=wanted.ticket,
     )
-    return await app.store.confirmations.request(wanted)
+    return await app.store.confirmations.request(confirmation)
 
 
 async def approve(
@@ -211,10 +211,10 @@ async def approve(
     digest: str = "",
     role: str = "",
 ) -> Confirmation:
-    """Say yes to exactly this change, once, and make it.
+    """Approve exactly this change, once, and apply it.
 
-    `digest` is of the change as the person saw it, `role` what a token gives its owner. Whoever may
-    not, or comes too late, changes nothing, and that is recorded. ConflictError, AuthorityError.
+    `digest` is that of the change as the person saw it, `role` that of a token. An approval without
+    permission, or after the expiry, changes nothing and is recorded. ConflictError, AuthorityError.
     """
     known, person = await _answerable(app, confirmation, by, role, "approve")
     crossing = crossing_of(known.boundary)
@@ -239,7 +239,7 @@ async def approve(
         )
     if crossing.apply is None:
         return decided
-    # The change lies outside of the ledger, and is made after the yes is on record.
+    # The change is outside of the ledger, and is applied after the approval is recorded.
     store = app.store.confirmations
     try:
         drafts = await crossing.apply(app, decided, person)
@@ -263,18 +263,18 @@ async def decline(
         raise
 
 
-async def use(app: App, confirmation: str, asked: Asked) -> Confirmation:
-    """Use a yes up, for exactly the change that is about to be made. AuthorityError otherwise."""
+async def use(app: App, confirmation: str, wanted: Asked) -> Confirmation:
+    """Use an approval for exactly the change that is about to be made. AuthorityError otherwise."""
     from operator_sre.app.redaction import open_redactor
 
     known = get(app, confirmation)
-    wanted = digest_of(open_redactor(app.config).value(dict(asked.change)))
+    digest = digest_of(open_redactor(app.config).value(dict(wanted.change)))
     why = ""
     if known.state is not _APPROVED:
         why = f"Confirmation {known.id!r} is {known.state}."
-    elif (known.boundary, known.digest) != (asked.boundary, wanted):
+    elif (known.boundary, known.digest) != (wanted.boundary, digest):
         why = f"Confirmation {known.id!r} is for another change."
-    elif dict(known.bound) != dict(asked.bound) or crossing_of(known.boundary).changed(app, known):
+    elif dict(known.bound) != dict(wanted.bound) or crossing_of(known.boundary).changed(app, known):
         why = f"The basis of confirmation {known.id!r} has changed since it was requested."
     elif app.clock.now() >= _decided_at(known) + timedelta(seconds=CONFIRMATION_S):
         why = f"Confirmation {known.id!r} was not used in time."
@@ -285,41 +285,41 @@ async def use(app: App, confirmation: str, asked: Asked) -> Confirmation:
 
 
 async def cross(
-    app: App, asked: Asked, *, sure: bool, given: str = "", by: Actor | None = None
+    app: App, wanted: Asked, *, sure: bool, given: str = "", by: Actor | None = None
 ) -> Confirmation:
-    """Ask, and where a person means it themselves say yes in one go; else it is left PENDING.
+    """Request a confirmation, and approve it at once for a person who is `sure`.
 
-    `given` is an earlier confirmation of the same change, which is used up instead. Where no one
-    may say yes to what they asked for themselves, and for agents, meaning it is not enough.
+    `given` is an earlier confirmation of the same change, to use instead. The request stays PENDING
+    for agents, and where requesters may not approve their own changes.
     """
     if given:
-        return await use(app, given, asked)
-    wanted = await request(app, asked, by=by)
+        return await use(app, given, wanted)
+    known = await request(app, wanted, by=by)
     person = by.type == "user" if by else not agent_refusal(app)
     if not (sure and person and app.terms.self_approval):
-        return wanted
-    decided = await approve(app, wanted.id, by, reason="confirmed by the requester")
-    return await use(app, decided.id, asked) if decided.open else decided
+        return known
+    decided = await approve(app, known.id, by, reason="confirmed by the requester")
+    return await use(app, decided.id, wanted) if decided.open else decided
 
 
-async def said_no(app: App, asked: Asked) -> Confirmation:
+async def decline_own(app: App, wanted: Asked) -> Confirmation:
     """Record that the requester declined their own change at the prompt."""
-    wanted = await request(app, asked)
+    known = await request(app, wanted)
     return await app.store.confirmations.decide(
-        wanted.id,
+        known.id,
         ConfirmationState.DECLINED,
-        by=wanted.requested_by,
+        by=known.requested_by,
         reason="declined by the requester",
     )
 
 
-async def done_without(app: App, asked: Asked, *, why: str) -> Confirmation:
-    """A person did something before it could be recorded, and why: it is recorded now."""
-    wanted = await request(app, asked)
+async def record_applied(app: App, wanted: Asked, *, why: str) -> Confirmation:
+    """Record a change that a person applied before it could be recorded, and why."""
+    known = await request(app, wanted)
     await app.store.confirmations.decide(
-        wanted.id, _APPROVED, by=wanted.requested_by, reason=f"confirmed by the requester; {why}"
+        known.id, _APPROVED, by=known.requested_by, reason=f"confirmed by the requester; {why}"
     )
-    return await app.store.confirmations.settle(wanted.id, applied=True, outcome="applied")
+    return await app.store.confirmations.settle(known.id, applied=True, outcome="applied")
 
 
 async def sweep(app: App) -> Sequence[Confirmation]:
@@ -328,7 +328,7 @@ async def sweep(app: App) -> Sequence[Confirmation]:
     for confirmation in app.store.confirmations.find(states=[_PENDING]):
         if confirmation.expires_at <= now:
             found += await _settle(app, confirmation, made=None)
-    for approved in app.store.confirmations.unsettled():
+    for approved in app.store.confirmations.find_unsettled():
         crossing = crossing_of(approved.boundary)
         # Until then the approver applies the change; after that, other processes may settle it
         # as not applied.
@@ -347,7 +347,7 @@ async def sweep(app: App) -> Sequence[Confirmation]:
 
 
 async def follow_confirmations(app: App) -> None:
-    """Record again and again what time has decided, until cancelled."""
+    """Settle expired and interrupted changes at an interval, until cancelled."""
     import asyncio  # only here, for questions about a run are answered without a loop
 
     from operator_sre.app.secrets import settle_changes
@@ -386,7 +386,7 @@ async def _settle(app: App, confirmation: Confirmation, *, made: bool | None) ->
 async def _answerable(
     app: App, confirmation: str, by: Actor | None, role: str, deed: str
 ) -> tuple[Confirmation, Actor]:
-    """The request, and the person who may answer it."""
+    """The request, and the person who may decide it."""
     person = by or Actor(signed_in(), "user")
     if by is None and (why := agent_refusal(app)):
         await _record_refusal(app, confirmation, person, deed, why)
@@ -403,8 +403,8 @@ async def _answerable(
         why = f"{person.id!r} is not a person. Agents propose changes, and people decide."
     elif not app.terms.self_approval and person.id == known.requested_by.id:
         why = f"{person.id!r} requested this change and may not confirm it."
-    elif admin_deed := crossing_of(known.boundary).deed(known):
-        why = permissions.may_administer(person.id, admin_deed)
+    elif needed := crossing_of(known.boundary).admin_action(known):
+        why = permissions.may_administer(person.id, needed)
     if not why:
         # The same as an approval, for the permission checker.
         approval = Approval(
@@ -442,6 +442,6 @@ async def _record_refusal(app: App, confirmation: str, by: Actor, deed: str, why
     counting = acting_refusals()
     if counting is not None:
         # Network clients may ask 100 times a second; refusals are recorded once a minute.
-        await counting.refused(by.id, f"{deed} a confirmation", by=by, first=payload)
+        await counting.record_refusal(by.id, f"{deed} a confirmation", by=by, first=payload)
         return
     await app.store.journal.append(Draft(Kind.ACCESS_REFUSED, payload, actor=by))

@@ -93,13 +93,13 @@ class Trial:
 def judge_by(rules: Callable[[], Rulebook]) -> Callable[[Action], Verdict]:
     """The verdict on a command that an observation would run."""
 
-    def judged(action: Action) -> Verdict:
+    def judge_action(action: Action) -> Verdict:
         from operator_sre.gate import Policy, judge
 
-        # A person wrote it down, so that it is asked whether a person may.
+        # A person wrote the command, so the verdict is that for a person.
         return judge(action, Policy(mode=Mode.OBSERVE, book=rules()), person=True)
 
-    return judged
+    return judge_action
 
 
 def write_description(config: Config, name: str, kind: str, *, folder: Path) -> Written:

@@ -55,6 +55,7 @@ __all__ = [
     "failures",
     "list_commands",
     "list_patterns",
+    "parse_filter",
     "running_output",
     "search_commands",
     "search_entries",
@@ -64,7 +65,6 @@ __all__ = [
     "statistics",
     "use_pattern",
     "venv_report",
-    "wanted",
 ]
 
 # Statistics and patterns are about the newest commands; older times were other times.
@@ -157,7 +157,7 @@ class FilledPattern:
         return max(verdict.level for verdict in self.verdicts).value
 
 
-def wanted(
+def parse_filter(
     app: App,
     *,
     ticket: int | None = None,

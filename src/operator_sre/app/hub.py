@@ -116,7 +116,7 @@ class PendingAction:
 
     action: str
     agent: Agent
-    what: Action
+    call: Action
     state: WorkflowState
     requested_at: datetime
     approval: Approval | None = None

@@ -20,7 +20,7 @@ _ADMIN_DEEDS = {
     # A value that has been given out stays known; binding one requires an admin as well.
     Boundary.DIRECT_LEASE: "let a command have a credential",
 }
-CROSSING = Crossing(deed=lambda confirmation: _ADMIN_DEEDS.get(confirmation.boundary, ""))
+CROSSING = Crossing(admin_action=lambda confirmation: _ADMIN_DEEDS.get(confirmation.boundary, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def exposure_of(listener: Listener, what: str = "the API") -> Asked | None:
-    """What a person has to say yes to before it is opened; UsageError when it may not be at all."""
+def exposure_of(listener: Listener, server: str = "the API") -> Asked | None:
+    """The change to confirm before a listener opens; UsageError when it may not open at all."""
     if (listener.tls_cert is None) is not (listener.tls_key is None):
         raise UsageError(
             "--tls-cert and --tls-key must be used together.", next_step="Name both files."
@@ -77,11 +77,11 @@ def exposure_of(listener: Listener, what: str = "the API") -> Asked | None:
             f"{listener.bind!r} is not a loopback address, and tokens would be unencrypted.",
             next_step="Add --tls-cert and --tls-key, or accept it with --insecure-public.",
         )
-    return listener_asked(what, bind=listener.bind, port=listener.port, tls=listener.tls)
+    return listener_asked(server, bind=listener.bind, port=listener.port, tls=listener.tls)
 
 
-def listener_asked(what: str, *, bind: str, port: int, tls: bool) -> Asked:
-    """What a person has to say yes to before others can reach us there; it is used up by opening.
+def listener_asked(server: str, *, bind: str, port: int, tls: bool) -> Asked:
+    """The change to confirm before other machines can reach a server; opening it uses it.
 
     The caller requests it with `cross`, and passes the id of the confirmation later.
     """
@@ -89,9 +89,9 @@ def listener_asked(what: str, *, bind: str, port: int, tls: bool) -> Asked:
     where = f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
     return Asked(
         Boundary.EXPOSED_LISTENER,
-        {"what": what, "bind": bind, "port": port, "tls": tls},
+        {"what": server, "bind": bind, "port": port, "tls": tls},
         Risk.HIGH,
-        f"{what} becomes reachable from other machines at {where}, {how}.",
+        f"{server} becomes reachable from other machines at {where}, {how}.",
         destinations=(where,),
     )
 

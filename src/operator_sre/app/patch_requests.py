@@ -255,12 +255,12 @@ def _split_port(host: str, port: str | None) -> tuple[str, int]:
                 next_step="Name the host alone, such as: allow host api.example.com",
             )
     if inside := re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::([0-9]{1,5}))?", bare):
-        bare, told = inside[1], inside[2]
+        bare, suffix = inside[1], inside[2]
     elif bare.count(":") == 1:
-        bare, _, told = bare.partition(":")
+        bare, _, suffix = bare.partition(":")
     else:
-        told = None
-    ports = {number for number in (told, port) if number is not None}
+        suffix = None
+    ports = {number for number in (suffix, port) if number is not None}
     numbers = {int(number) for number in ports if re.fullmatch(r"[0-9]{1,6}", number)}
     if len(ports) > 1 or len(numbers) < len(ports) or not all(0 < x <= PORT_MAX for x in numbers):
         raise UsageError("A port is one number from 1 to 65535.", next_step="Name one port.")

@@ -33,10 +33,10 @@ FILE_BYTES_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What a request comes to: the difference it makes, and what a person is to be asked."""
+    """The patch of a request, and the change that a person has to confirm."""
 
     patch: str
-    asked: Asked
+    wanted: Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = Non
     `risk` is `high` when what is wide or private is meant.
     """
     found = sketch_for(app, text, risk=risk)
-    confirmation = await request(app, found.asked, by=by)
-    change = found.asked
+    confirmation = await request(app, found.wanted, by=by)
+    change = found.wanted
     return Proposal(
         patch=found.patch,
         risk=change.risk,
@@ -72,13 +72,13 @@ async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = Non
 def sketch_for(app: App, text: str, *, risk: str = "") -> Sketch:
     """The same without a request; a credential must exist."""
     found = sketch(app.config, text, risk=risk)
-    if found.asked.boundary is not Boundary.CREDENTIAL_BINDING:
+    if found.wanted.boundary is not Boundary.CREDENTIAL_BINDING:
         return found
     from operator_sre.app.secrets import binding_asked, holder_named
 
-    change = found.asked.change
+    change = found.wanted.change
     holder = holder_named(f"{change['kind']}:{change['holder']}")
-    return replace(found, asked=binding_asked(app, str(change["name"]), holder))
+    return replace(found, wanted=binding_asked(app, str(change["name"]), holder))
 
 
 def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
@@ -116,10 +116,10 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
         "new": _digest(edit.new),
     }
     bound = {"file": _digest(edit.old), "policy": edit.policy}
-    asked = Asked(
-        boundary, change, edit.risk, edit.rationale, bound, destinations=edit.destinations
+    return Sketch(
+        patch,
+        Asked(boundary, change, edit.risk, edit.rationale, bound, destinations=edit.destinations),
     )
-    return Sketch(patch, asked)
 
 
 def _why_changed(app: App, confirmation: Confirmation) -> str:
@@ -250,7 +250,7 @@ def _replace_file(file: Path, text: str) -> None:
 
 _HIGH_DEED = "loosen the policy at high risk"
 CROSSING = Crossing(
-    deed=lambda confirmation: _HIGH_DEED if confirmation.risk >= Risk.HIGH else "",
+    admin_action=lambda confirmation: _HIGH_DEED if confirmation.risk >= Risk.HIGH else "",
     changed=_why_changed,
     apply=_write_patch,
     made=_is_written,

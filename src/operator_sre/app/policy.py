@@ -244,21 +244,21 @@ def rule_fields(rule: PolicyRule) -> dict[str, Any]:
     return {name: found[name] for name in always} | rest
 
 
-def explain_policy(config: Config, what: str) -> Explained:
-    """A rule by its id or its place, or what the policy says of a command."""
+def explain_policy(config: Config, text: str) -> Explained:
+    """The rule with this id or place, or the verdict of the policy on a command."""
     from operator_sre.app.answers.rules import rule_at
     from operator_sre.gate.policy.load import commands_of
 
     policy = policy_in_force(config)
-    rule = policy.book.rule(what) or rule_at(policy.book, what)
+    rule = policy.book.rule(text) or rule_at(policy.book, text)
     if rule is not None:
         return Explained(rule=rule)
     parts = [
         (" ".join(simple.argv), policy.speaking(simple, "/"))
-        for simple in commands_of(what)
+        for simple in commands_of(text)
         if simple.words or simple.redirects
     ]
-    return Explained(verdict=judge(Action.shell(what), policy, person=True), parts=parts)
+    return Explained(verdict=judge(Action.shell(text), policy, person=True), parts=parts)
 
 
 def compare_policies(old: Path, new: Path) -> Compared:
@@ -272,9 +272,9 @@ def compare_policies(old: Path, new: Path) -> Compared:
     policies = (Policy(book=before), Policy(book=after))
     commands = []
     for line in lines:
-        one, other = (judge(Action.shell(line), policy, person=True).level for policy in policies)
-        if one is not other:
-            commands.append(Judged(line, one, other))
+        old, new = (judge(Action.shell(line), policy, person=True).level for policy in policies)
+        if old is not new:
+            commands.append(Judged(line, old, new))
     return Compared(differences(before, after), commands, len(lines))
 
 

@@ -466,7 +466,7 @@ _ADMIN_DEEDS = {
     "switch": "turn the kill switch off",
 }
 CROSSING = Crossing(
-    deed=lambda confirmation: _ADMIN_DEEDS.get(_kind_of(confirmation), ""),
+    admin_action=lambda confirmation: _ADMIN_DEEDS.get(_kind_of(confirmation), ""),
     changed=_why_changed,
     effect=_effect_of,
 )

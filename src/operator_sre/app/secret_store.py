@@ -103,8 +103,7 @@ class Secret:
         return digest_of({"name": self.name, "changed_at": self.changed_at.isoformat()})
 
 
-@dataclass(slots=True)
-class Owed:
+class Owed(msgspec.Struct):
     """A change that is not yet in the ledger; it is stored beside the secrets until it is.
 
     `done`: the change is in the same file. Otherwise its process was interrupted.
@@ -113,7 +112,7 @@ class Owed:
     id: str
     name: str
     by: str
-    told: dict[str, Any]
+    details: dict[str, Any] = msgspec.field(name="told")
     done: bool = False
 
 
@@ -168,10 +167,10 @@ class SecretStore:
 
     @contextmanager
     def changing(self, owed: Owed | None = None) -> Iterator[dict[str, Secret]]:
-        """All of them, to be changed by one at a time; kept when the block ends in order.
+        """All secrets, for changes by one process at a time; stored when the block succeeds.
 
-        `owed` is kept before anything is changed, because a keyring changes at once, and again in
-        one step with the change; what the block tells it is told the ledger.
+        `owed` is stored before the change, because a keyring changes at once, and again together
+        with the change. The ledger gets the details that the block adds to it.
         """
         with self._lock():
             box = self._read()
@@ -193,16 +192,16 @@ class SecretStore:
                 owed.done = True
                 self._write(known, (*box.owed, owed))
 
-    def owed(self) -> Sequence[Owed]:
+    def list_owed(self) -> Sequence[Owed]:
         """Changes that may be missing in the ledger; no other process changes secrets meanwhile."""
         if not self._read().owed:
             return ()
         with self._lock():
             return self._read().owed
 
-    def paid(self, told: Iterable[str]) -> None:
-        """Mark these changes as recorded in the ledger."""
-        gone = frozenset(told)
+    def drop_owed(self, changes: Iterable[str]) -> None:
+        """Drop these changes, which are now in the ledger."""
+        gone = frozenset(changes)
         with self._lock():
             box = self._read()
             left = tuple(name for name in box.owed if name.id not in gone)
@@ -249,7 +248,7 @@ class SecretStore:
 
     def _write(self, known: Mapping[str, Secret], owed: Sequence[Owed]) -> None:
         secrets_by_name = [asdict(known[name]) for name in sorted(known)]
-        plain = msgspec.json.encode({"secrets": secrets_by_name, "owed": list(map(asdict, owed))})
+        plain = msgspec.json.encode({"secrets": secrets_by_name, "owed": list(owed)})
         if self.key.exists():
             _must_be_private(self.key)
         data = HEAD + Vault(self.key).seal(plain, label=LABEL)

@@ -148,7 +148,7 @@ async def set_secret(app: App, name: str, value: str) -> SecretView:
         known[name] = store.stow(made, value)
         if before and before.where != known[name].where:
             store.drop(before)  # last, so that a crash in between loses nothing
-        owed.told |= {"deed": "changed" if before else "set", "where": known[name].where}
+        owed.details |= {"deed": "changed" if before else "set", "where": known[name].where}
     await settle_changes(app)
     return view_of(app, known[name])
 
@@ -162,7 +162,7 @@ async def remove_secret(app: App, name: str) -> SecretView:
     with store.changing(owed) as known:
         gone = known.pop(name, None) or named_secret(app.config, name)
         store.drop(gone)
-        owed.told["holders"] = [str(holder) for holder in gone.holders]
+        owed.details["holders"] = [str(holder) for holder in gone.holders]
     await settle_changes(app)
     return view_of(app, gone)
 
@@ -188,19 +188,19 @@ async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
 async def settle_changes(app: App) -> int:
     """Record every change that is missing in the ledger, also of killed processes."""
     store = open_secrets(app.config)
-    owed = store.owed()
-    for name in owed:
+    owed = store.list_owed()
+    for change in owed:
         # Idempotent, also for two processes at the same time.
-        payload = {"name": name.name, **name.told, **({} if name.done else {"finished": False})}
+        end = {} if change.done else {"finished": False}
         draft = Draft(
             Kind.SECRET_CHANGED,
-            payload,
-            actor=Actor(name.by, "user"),
-            key=f"secret_changed:{name.id}",
+            {"name": change.name, **change.details, **end},
+            actor=Actor(change.by, "user"),
+            key=f"secret_changed:{change.id}",
         )
         await app.store.journal.append(draft)
     if owed:
-        store.paid(name.id for name in owed)
+        store.drop_owed(change.id for change in owed)
     return len(owed)
 
 
@@ -482,5 +482,8 @@ def _is_bound(app: App, confirmation: Confirmation) -> bool | None:
 
 
 CROSSING = Crossing(
-    deed=lambda confirmation: "bind a secret", changed=_why_changed, apply=_bind, made=_is_bound
+    admin_action=lambda confirmation: "bind a secret",
+    changed=_why_changed,
+    apply=_bind,
+    made=_is_bound,
 )

@@ -216,7 +216,7 @@ def _is_purged(app: App, confirmation: Confirmation) -> bool | None:
 
 
 CROSSING = Crossing(
-    deed=lambda confirmation: "purge the store",
+    admin_action=lambda confirmation: "purge the store",
     apply=_purge,
     made=_is_purged,
     patience_s=PURGE_S_MAX,

@@ -43,10 +43,10 @@ class Told(Protocol):
 
 
 class Summariser(Protocol):
-    """Says it short."""
+    """Summarises reasoning texts and results."""
 
-    async def summary(self, what: str | Result) -> Told:
-        """One or two sentences of a reasoning text, or of what became of an action."""
+    async def summary(self, source: str | Result) -> Told:
+        """One or two sentences about a reasoning text or a result."""
         ...
 
 
@@ -55,14 +55,14 @@ class _Item:
     ticket: int
     run: str
     seq: int
-    what: str | Result
+    source: str | Result
 
 
 class BackgroundSummaries:
-    """Summarises in the background, one after another; a ticket never waits long for it.
+    """Summarises in the background, one entry at a time; a ticket never waits long for it.
 
-    What is not done when a run ends is done by `rule`. Whatever fails is logged, and the raw text
-    is in the ledger anyway.
+    Entries without a summary at the end of a run get one by `rule`. Failures are logged, and the
+    raw text is in the ledger anyway.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class BackgroundSummaries:
         self._doing: tuple[_Item, asyncio.Task[None]] | None = None
         self._loop: asyncio.Task[None] | None = None
 
-    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
-        """Have what this entry records summarised, some time soon."""
+    def note(self, ticket: Ticket, seq: int, source: str | Result) -> None:
+        """Add an entry to the queue."""
         if len(self._queue) >= self._queue_max:
             log.warning("entry %d is not summarised: the queue is full", seq)
             return
-        self._queue.append(_Item(ticket.id, ticket.run, seq, what))
+        self._queue.append(_Item(ticket.id, ticket.run, seq, source))
         if self._loop is None or self._loop.done():
             self._loop = asyncio.ensure_future(self._work())
 
     async def finish(self, run: str) -> None:
-        """Have done with a run: what is being summarised may end, and the rest is done by rule."""
+        """Finish a run: the current summary may end, and the rest is summarised by rule."""
         left = [item for item in self._queue if item.run == run]
         self._queue = deque(item for item in self._queue if item.run != run)
         if self._doing is not None and self._doing[0].run == run:
@@ -116,7 +116,7 @@ class BackgroundSummaries:
                 log.error("entry %d is not summarised: %r", item.seq, error)
 
     async def _summarise(self, item: _Item, summariser: Summariser) -> None:
-        summary = await summariser.summary(item.what)
+        summary = await summariser.summary(item.source)
         payload = {"of": item.seq, "text": summary.text, "by": summary.by}
         if summary.spent != Spent():
             payload["spent"] = to_json(summary.spent)

@@ -1,8 +1,8 @@
-"""How the operator itself does: metrics for Prometheus, a heartbeat, and traces of runs.
+"""Operator's own telemetry: metrics for Prometheus, a heartbeat, and traces of runs.
 
-What the ledger tells of runs is sent as spans to whoever collects them, without holding it up. One
-process of a home sends at a time. Where nobody answers, they wait in the ledger; when too many do,
-the oldest are dropped and counted.
+One process of a home sends the entries of runs as spans to a collector, without delaying the runs.
+Unsent spans wait in the ledger while the collector is down; when there are too many, the oldest are
+dropped and counted.
 """
 
 from __future__ import annotations

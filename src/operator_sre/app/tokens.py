@@ -162,7 +162,7 @@ class Refusals:
     app: App
     _sources: dict[str, _Source] = field(default_factory=dict, init=False)
 
-    async def refused(
+    async def record_refusal(
         self,
         source: str,
         reason: str,
@@ -195,9 +195,9 @@ class Refusals:
             if now is None or now - source.told_at >= TOLD_EVERY_S
         ]
         for name in over:
-            one = self._sources.pop(name)
-            if one.reasons:
-                await self._tell(name, one.reasons, one.token, one.by, {})
+            ended = self._sources.pop(name)
+            if ended.reasons:
+                await self._tell(name, ended.reasons, ended.token, ended.by, {})
 
     async def _tell(
         self,

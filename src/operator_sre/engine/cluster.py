@@ -23,15 +23,15 @@ ENGINES = ("local", "dbos")
 # How many tickets one process works on side by side.
 AT_ONCE = 4
 POLL_S = 1.0
-# So many of the most urgent tickets are in the queue for each that can be worked on, so that
-# nobody waits for us, and what is urgent does not wait behind what came before it.
+# How many of the most urgent tickets are in the queue for each that can be worked on. More would
+# make an urgent ticket wait behind older ones, fewer would make workers wait.
 AHEAD = 4
-# Who took a ticket out of the queue and has not claimed it by then has died or hangs.
+# A worker that took a ticket from the queue and has not claimed it by then has died or hangs.
 TAKEN_S_MAX = 10.0
 REOPEN_S = 2.0
 STOPPING_S = 0.1
 TIDY_S = 60.0
-# Who has not spoken for so long is gone, as far as the queue goes. Its tickets go by their leases.
+# A worker without a heartbeat for this long is gone for the queue. Its tickets follow their leases.
 SILENT_S = 60.0
 KEPT_S = 3600.0
 TIDIED_MAX = 1000
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class ClusterEngine:
     """Every worker fills the queue, takes from it, and claims by lease what it has taken.
 
-    The queue decides who comes first, and nothing else: a number that comes twice, late or to a
-    stale worker finds its ticket taken. A queue that is lost is made anew from the tickets.
+    The queue only decides the order: a number that comes twice, late or to a stale worker finds its
+    ticket claimed. A queue that is lost is filled again from the tickets.
     """
 
     local: LocalEngine
@@ -72,18 +72,18 @@ class ClusterEngine:
                     await self._serve()
                 except OperatorError as error:
                     if not self._opened:
-                        raise  # whoever started it is told now, and not by a log line
+                        raise  # the first failure ends the command instead of going to the log
                     log.error("%s Operator opens the queue again.", error)
                     await self.local.clock.sleep(REOPEN_S)
         finally:
-            # What is being done may end, all else is parked at once.
+            # A running action may end first; a run without one is parked at once.
             tasks, clock, intents = list(self._under_way), self.local.clock, self.local.intents
             deadline = clock.monotonic() + self.local.grace_s
             try:
                 while intents is not None and clock.monotonic() < deadline:
                     try:
                         busy = {entry.ticket for entry in intents.open()}
-                    except OperatorError:  # nobody can tell, so nobody waits
+                    except OperatorError:  # without the intents there is nothing to wait for
                         break
                     acting = [task for task, ticket in self._under_way.items() if ticket in busy]
                     if not acting:
@@ -98,7 +98,7 @@ class ClusterEngine:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self) -> None:
-        """One life of the queue: it ends with an error when its tables or its server are gone."""
+        """Serve the queue until its tables or its server are gone, which raises an error."""
         queue = TicketQueue(self.url, executor=self.local.worker, at_once=self.at_once)
         loop = asyncio.get_running_loop()
 
@@ -150,20 +150,20 @@ class ClusterEngine:
         now = time.monotonic()
         for ticket in waiting:
             before = known[_prefix(ticket)]
-            # It waits in the queue, or was taken a moment ago and will be claimed at once.
+            # It waits in the queue, or was just taken and will be claimed at once.
             is_on_its_way = any(
                 errand.waits
                 or (errand.runs and now - self._taken.setdefault(errand.id, now) < self.taken_s_max)
                 for errand in before
             )
             if not is_on_its_way:
-                # One that no errand of the claim has: those in between may have been tidied away.
+                # A number that no errand of the claim has; earlier ones may have been deleted.
                 last = max((int(errand.id.rpartition("-")[2]) for errand in before), default=-1)
                 rank = 1 + max(0, 9 - ticket.severity.rank)
                 queue.add(f"{_prefix(ticket)}{last + 1}", ticket.id, rank=rank)
 
     def _tidy(self, queue: TicketQueue) -> None:
-        """Forget what those have left who are gone, and what is over for long."""
+        """Delete the errands of workers that are gone, and errands that ended long ago."""
         now = self.local.clock.now()
         spoke = {
             worker.id
@@ -176,11 +176,11 @@ class ClusterEngine:
             if errand.runs and errand.executor not in {*spoke, self.local.worker}
         ]
         before = (now - timedelta(seconds=KEPT_S)).isoformat()
-        queue.drop([*left[:TIDIED_MAX], *queue.over(before=before, limit=TIDIED_MAX)])
+        queue.drop([*left[:TIDIED_MAX], *queue.find_ended(before=before, limit=TIDIED_MAX)])
 
 
 def _prefix(ticket: Ticket) -> str:
-    """What all errands for one claim of a ticket begin with; the next claim has another epoch."""
+    """The prefix of all errands for one claim of a ticket; the next claim has another epoch."""
     return f"ticket-{ticket.id}-{ticket.epoch}-"
 
 

@@ -1,6 +1,6 @@
 """One process that watches subjects and works on tickets, holding each by a lease.
 
-Each subject is looked at on its own beat, side by side; nobody waits for a slow one.
+Each subject is checked on its own interval, so that a slow one delays no other.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ POLL_S = 1.0
 LEASE_S = 30.0
 ATTEMPTS_MAX = 3
 BACK_OFF_S = 5.0
-# How often an agent asks how the kill switch stands while it works.
+# How often the engine reads the kill switch while an agent works.
 FOLLOW_S = 0.25
-# How often it is asked whether what is being done has ended, when an agent is stopped.
+# How often the engine reads the open intents while an agent stops.
 STOPPING_POLL_S = 0.05
-# Most answers come within a minute; for those nobody has to brief a mind again.
+# Most approvals are decided within a minute, which saves a second briefing of the agent.
 PARK_S = 60.0
-# So many subjects are looked at side by side; one that hangs holds its place until its time-out.
+# How many subjects are checked at the same time. A check that hangs keeps its place until its
+# time-out.
 CHECKS_MAX = 256
-# First looks are spread over so long at most, so that nobody waits for the first word.
+# First checks are spread over at most this long, so that the first results come soon.
 SPREAD_S_MAX = 5.0
 BEAT_S = 5.0
-# What nobody foresaw.
+# The category of an unexpected error.
 BROKEN = ErrorCategory.AGENT_RUNTIME_EXCEPTION
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Asyncio loops over the pipeline. A lease tells the others whose ticket it is.
+    """Asyncio loops over the pipeline. A lease tells other engines whose ticket it is.
 
-    `intervals` are those of subjects that have one of their own. Up to `runs_max` tickets are in
-    work at once; one change at a time about each subject is the gate's business. Whoever stops it
-    waits up to `grace_s` for what is being done, and parks the rest. Tickets of subjects that it
-    does not know are left to whoever `knows` them.
+    `intervals` overrides the interval of single subjects. Up to `runs_max` tickets are in work at
+    once; the gate allows one change of a subject at a time. Stopping the engine waits up to
+    `grace_s` for running actions and parks the rest. The engine claims only tickets of the subjects
+    that `knows` returns.
     """
 
     pipeline: Pipeline
@@ -92,7 +93,7 @@ class LocalEngine:
         await rounds.run(subjects)
 
     async def work(self) -> None:
-        """Take tickets as they come, the most urgent first, until cancelled."""
+        """Claim tickets, the most urgent first, and work on them until cancelled."""
         running: dict[asyncio.Task[None], Ticket] = {}
         try:
             while True:
@@ -105,7 +106,7 @@ class LocalEngine:
                 if ticket is not None:
                     running[asyncio.create_task(self._carry(ticket))] = ticket
                     continue
-                # Until one of them ends, or it is time to ask for tickets again.
+                # Wait until a run ends, or until the next poll.
                 naps = [asyncio.ensure_future(self.clock.sleep(POLL_S))] if room else []
                 try:
                     first = asyncio.FIRST_COMPLETED
@@ -118,13 +119,13 @@ class LocalEngine:
                     task.result()
         finally:
             try:
-                # What is being done may come to its end; what only thinks is parked at once.
+                # A running action may end first; a run without one is parked at once.
                 deadline = self.clock.monotonic() + self.grace_s
                 left = dict(running)
                 while left and self.intents is not None and self.clock.monotonic() < deadline:
                     try:
                         acting = {entry.run for entry in self.intents.open()}
-                    except OperatorError:  # nobody can tell, so nobody waits
+                    except OperatorError:  # without the intents there is nothing to wait for
                         break
                     for task, busy in list(left.items()):
                         if task.done() or busy.run not in acting:
@@ -202,13 +203,13 @@ class LocalEngine:
                 return
 
     async def _follow(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
-        """Stop the work when the kill switch is turned on, or somebody took the ticket away."""
+        """Stop the work when the kill switch is turned on, or the claim on the ticket is lost."""
         generation: int | None = None
         while True:
             try:
                 state = self.switch.state() if self.switch is not None else None
                 now = self.pipeline.tickets.get(ticket.id)
-            except OperatorError as error:  # the store may be back at the next look
+            except OperatorError as error:  # the store may be back at the next poll
                 log.error("cannot read the kill switch: %s", error)
             else:
                 mine = now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
@@ -220,7 +221,7 @@ class LocalEngine:
             await self.clock.sleep(FOLLOW_S)
 
     async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket], parking: Parking) -> None:
-        """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""
+        """Stop cleanly: the run stays unfinished, and the next claim of the ticket resumes it."""
         work.cancel()
         try:
             with contextlib.suppress(asyncio.CancelledError):
@@ -248,7 +249,7 @@ class LocalEngine:
 
 
 async def _give_back(ticket: Ticket, release: Awaitable[object]) -> None:
-    """Whoever cannot give a ticket back goes on all the same: its lease runs out by itself."""
+    """Release a ticket; a failure is only logged, because the lease expires anyway."""
     try:
         with contextlib.suppress(ConflictError):
             await release
@@ -257,7 +258,7 @@ async def _give_back(ticket: Ticket, release: Awaitable[object]) -> None:
 
 
 async def _finish_work(work: Coroutine[object, object, None]) -> None:
-    """Wait for it although we are being cancelled, and although that is said more than once."""
+    """Wait for the work even when this task is cancelled, more than once if need be."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -267,7 +268,7 @@ async def _finish_work(work: Coroutine[object, object, None]) -> None:
 
 
 class Parking:
-    """Stops the work on one ticket once it has waited for people for so long."""
+    """Stops the work on one ticket once its request has been pending for `park_s`."""
 
     def __init__(self, approvals: Approvals | None, clock: Clock, *, park_s: float) -> None:
         self._approvals = approvals
@@ -276,26 +277,32 @@ class Parking:
         self.request: Approval | None = None
 
     async def follow(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
-        """Cancel the work when its time has come; `request` then says what it waits for."""
+        """Cancel the work when the time has come; `request` is then the pending approval."""
         if self._approvals is None:
             return
         while True:
             await self._clock.sleep(min(POLL_S, self._park_s))
             try:
                 pending = self._approvals.find(states=(ApprovalState.PENDING,), run=ticket.run)
-            except OperatorError as error:  # the store may be back at the next look
+            except OperatorError as error:  # the store may be back at the next poll
                 log.error("cannot read pending approvals: %s", error, extra={"ticket": ticket.id})
                 continue
-            # Nothing is awaited from here on, so that no answer can slip in between.
+            # There is no await between here and the end, so that no decision can come in between.
             since = self._clock.now() - timedelta(seconds=self._park_s)
-            due = (one for one in pending if one.parked and one.requested_at <= since)
-            self.request = next(due, None)
+            self.request = next(
+                (
+                    request
+                    for request in pending
+                    if request.parked and request.requested_at <= since
+                ),
+                None,
+            )
             if self.request is not None:
                 work.cancel()
                 return
 
     def wait_s(self) -> float:
-        """How long silence lasts until it is an answer, too."""
+        """How long until the request expires."""
         if self.request is None:
             return 0.0
         return max(0.0, (self.request.expires_at - self._clock.now()).total_seconds())
@@ -376,7 +383,7 @@ class Rounds:
         log.error("cannot watch %s: %s", subject, problem, extra={"subject": subject})
 
     async def _beat(self, started: datetime) -> None:
-        """Say again and again that we are here, so that silence means that nobody is."""
+        """Record heartbeats until cancelled; their absence shows that the monitor is gone."""
         if self.watchers is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""This process as one of those that DBOS hands work to, in a schema of its own beside the store."""
+"""Queues of DBOS, in a schema of their own beside the store."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ __all__ = [
 
 SCHEMA = "operator_engine"
 CONNECT_S = 10
-# Whoever is stopped while it takes from a queue holds nobody up for longer.
+# A process that is stopped while it takes from a queue delays the others no longer than this.
 IDLE_S = 5
-# What polls and what dispatches; those who work hold no connection of these.
+# The connections of the pollers and the dispatcher; workers hold none of them.
 CONNECTIONS = 4
 APPLICATION = "operator"
 QUEUE = "tickets"
 WORKFLOW = "work_ticket"
-# Of what lies in the queue, not of our code: whoever is deployed next goes on with it.
+# The version of the queued data, not of our code: a newer release continues with it.
 VERSION = "1"
 QUEUE_POLL_S = 0.2
 _WAITS, _RUNS = "ENQUEUED", "PENDING"
 
 
 def must_be_installed() -> None:
-    """Say what to install where it is missing; finding that out loads nothing."""
+    """Raise MissingExtraError when a package is missing; loads none of them."""
     if importlib.util.find_spec("dbos") is None or importlib.util.find_spec("psycopg") is None:
         raise MissingExtraError("cluster", needed_for="The engine dbos")
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A queue: how often it is looked at, and how much of it one process does at once."""
+    """A queue, with its poll interval and how many of its errands one process works on at once."""
 
     name: str
     at_once: int
@@ -57,9 +57,9 @@ class Lane:
 
 @dataclass(slots=True)
 class Membership:
-    """DBOS in this process, of which there can be one. Every verb blocks.
+    """The one DBOS of this process. Every method blocks.
 
-    `version` is of what lies in the queues: others than of this version are left to others.
+    `version` is that of the queued data: errands of another version are left in the queue.
     """
 
     url: str
@@ -79,9 +79,9 @@ class Membership:
         *,
         listens: bool = True,
     ) -> None:
-        """Make what is missing in the database, and do what is in these lanes, each in a thread.
+        """Create missing tables, and run the errands of these lanes in threads.
 
-        Whoever does not listen can still put something in.
+        A process that does not listen can still add errands.
         """
         import dbos._dbos
         from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
@@ -97,7 +97,7 @@ class Membership:
             for name, work in workflows.items():
                 DBOS.workflow(name=name)(work)
             logger = logging.getLogger("dbos")
-            if not logger.handlers:  # with one it adds none of its own, and uses ours
+            if not logger.handlers:  # a handler keeps it from adding its own beside ours
                 logger.addHandler(logging.NullHandler())
                 logger.addFilter(_OneLine())
             serializer = DBOSPortableJSONSerializer()
@@ -118,7 +118,7 @@ class Membership:
             )
             DBOS.listen_queues([lane.name for lane in lanes] if listens else [])
             DBOS.launch()
-            # An outcome that cannot be written is no loss; a thread that waits for it cannot end.
+            # A lost outcome does no harm, but a thread that retries writing it would never end.
             dbos._dbos._get_dbos_instance()._sys_db._retry_connection_errors = False
             for lane in lanes:
                 DBOS.register_queue(
@@ -136,10 +136,10 @@ class Membership:
             )
 
     def close(self) -> None:
-        """Take nothing more up, and let go of the database."""
+        """Stop taking errands, and close the connections."""
         from dbos import DBOS
 
-        logging.getLogger("dbos").setLevel(logging.CRITICAL)  # whoever still ends is cut off now
+        logging.getLogger("dbos").setLevel(logging.CRITICAL)  # threads that still run lose theirs
         try:
             DBOS.destroy(destroy_registry=True)
         finally:
@@ -150,7 +150,7 @@ class Membership:
 
     @property
     def client(self) -> DBOSClient:
-        """What asks the queues; StoreError when they are closed."""
+        """The client of the queues; StoreError when they are closed."""
         if self._client is None:
             raise StoreError("The engine's queue is closed.")
         return self._client
@@ -162,7 +162,7 @@ class Membership:
 
     @property
     def connections(self) -> Connections:
-        """What leads to the database; StoreError when it is closed."""
+        """The pool of connections; StoreError when it is closed."""
         if self._connections is None:
             raise StoreError("The engine's queue is closed.")
         return self._connections
@@ -177,12 +177,12 @@ class Membership:
             connection = psycopg.connect(
                 self.url, application_name="operator-engine", connect_timeout=CONNECT_S
             )
-            connection.execute("SET synchronous_commit = off")  # nothing here is worth a wait
+            connection.execute("SET synchronous_commit = off")  # the queue can be filled again
             connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
             connection.commit()
             return connection
 
-        # Whoever ends after us gives a connection back to a pool that nobody closes any more.
+        # A thread that ends late returns its connection to a pool that is already disposed of.
         def close_late(connection: Any, record: object) -> None:
             if self._is_closed and connection is not None:
                 connection.close()
@@ -200,7 +200,7 @@ class Membership:
 
 @contextmanager
 def store_errors(failure: str) -> Iterator[None]:
-    """What a driver says has lines of SQL; the first is for people."""
+    """Raise StoreError with the first line of a driver's message; the others hold SQL."""
     import psycopg
     import sqlalchemy.exc
     from dbos import error as dbos_error
@@ -216,7 +216,7 @@ def _first_line(text: str) -> str:
 
 
 class _OneLine(logging.Filter):
-    """Its log lines as ours: one each, without a traceback."""
+    """Reduces the log records of DBOS to one line each, without a traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = _first_line(record.getMessage()), ()
@@ -226,7 +226,7 @@ class _OneLine(logging.Filter):
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One ticket number in the queue: who has taken it, and whether it is over."""
+    """One ticket number in the queue: which worker has taken it, and whether it has ended."""
 
     id: str
     executor: str
@@ -235,9 +235,9 @@ class Errand:
 
 
 class TicketQueue:
-    """A queue of ticket numbers that many processes share. Every verb blocks.
+    """A queue of ticket numbers that many processes share. Every method blocks.
 
-    There can be one of them in a process, because there can be one DBOS in a process.
+    A process can have only one, because it can have only one DBOS.
     """
 
     def __init__(self, url: str, *, executor: str, at_once: int) -> None:
@@ -245,7 +245,7 @@ class TicketQueue:
         self._membership = Membership(url, APPLICATION, VERSION, executor, threads_max=at_once)
 
     def open(self, work: Callable[[int], str]) -> None:
-        """Make what is missing in the database, and call `work` for tickets, each in a thread."""
+        """Create missing tables, and call `work` for tickets, each in a thread."""
 
         def work_ticket(ticket: int) -> str:
             return work(ticket)
@@ -254,7 +254,7 @@ class TicketQueue:
         self._membership.open({WORKFLOW: work_ticket}, [lane])
 
     def add(self, errand: str, ticket: int, *, rank: int) -> None:
-        """Put a ticket in; the same errand twice is one. The smaller the rank, the sooner."""
+        """Add a ticket; adding an errand again does nothing. A smaller rank comes sooner."""
         with store_errors("The engine's queue cannot be written"):
             self._membership.client.enqueue(
                 {
@@ -268,11 +268,11 @@ class TicketQueue:
             )
 
     def find(self, *, begins: Sequence[str] = (), live: bool = False) -> list[Errand]:
-        """Errands whose names begin so, or all that are not over."""
+        """Errands with one of these prefixes, or all that have not ended."""
         if not begins and not live:
             return []
         with store_errors("The engine's queue cannot be read"):
-            found = self._membership.client.list_workflows(
+            workflows = self._membership.client.list_workflows(
                 workflow_id_prefix=list(begins) or None,
                 status=[_WAITS, _RUNS] if live else None,
                 queue_name=QUEUE,
@@ -281,24 +281,24 @@ class TicketQueue:
             )
         return [
             Errand(
-                id=one.workflow_id,
-                executor=one.executor_id or "",
-                waits=one.status == _WAITS,
-                runs=one.status == _RUNS,
+                id=workflow.workflow_id,
+                executor=workflow.executor_id or "",
+                waits=workflow.status == _WAITS,
+                runs=workflow.status == _RUNS,
             )
-            for one in found
+            for workflow in workflows
         ]
 
     def drop(self, errands: Sequence[str]) -> None:
-        """Forget these."""
+        """Delete errands."""
         if errands:
             with store_errors("The engine's queue cannot be tidied"):
                 self._membership.client.delete_workflows(list(errands))
 
-    def over(self, *, before: str, limit: int) -> list[str]:
-        """Errands that are over and older than this moment, in ISO 8601."""
+    def find_ended(self, *, before: str, limit: int) -> list[str]:
+        """Errands that ended before this time (ISO 8601)."""
         with store_errors("The engine's queue cannot be read"):
-            found = self._membership.client.list_workflows(
+            workflows = self._membership.client.list_workflows(
                 status=["SUCCESS", "ERROR", "CANCELLED"],
                 completed_before=before,
                 queue_name=QUEUE,
@@ -306,8 +306,8 @@ class TicketQueue:
                 load_input=False,
                 load_output=False,
             )
-        return [one.workflow_id for one in found]
+        return [workflow.workflow_id for workflow in workflows]
 
     def close(self) -> None:
-        """Take nothing more up, and let go of the database."""
+        """Stop taking errands, and close the connections."""
         self._membership.close()

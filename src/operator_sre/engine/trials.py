@@ -1,6 +1,6 @@
-"""Trials for many machines: DBOS hands them out, and a table says who has spoken lately.
+"""Trials for many machines: a queue of DBOS, and a table of workers with their heartbeats.
 
-An order and what comes back are texts that nobody here looks into; the newest attempt counts.
+An order and its outcome are opaque texts here; the newest attempt counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ APPLICATION = "operator-trials"
 WORKFLOW = "do_trial"
 SHARED, ALONE = "trials", "trials_alone"
 POLL_S = 0.5
-# The same moment for two that make the table, so that the second finds it made.
+# The key of the lock under which a process creates the table.
 MAKING = 7_402_119
 _TABLE = """
 CREATE TABLE IF NOT EXISTS "{schema}".trial_takers (
@@ -62,7 +62,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class TrialErrand:
-    """One attempt at a trial, by its name in the queue; `ours` is one that our version does."""
+    """One attempt at a trial, by its name in the queue; `ours` if our version queued it."""
 
     id: str
     state: ErrandState
@@ -71,7 +71,7 @@ class TrialErrand:
 
 @dataclass(frozen=True, slots=True)
 class TrialTaker:
-    """A worker that has spoken lately, and the attempts that it works on."""
+    """A worker with a recent heartbeat, and the attempts that it works on."""
 
     id: str
     name: str
@@ -94,9 +94,9 @@ def trial_queue(
 
 
 class TrialQueue:
-    """A queue of trials that many processes share; whoever does some at once takes from it.
+    """A queue of trials that many processes share; a process takes `at_once` trials from it.
 
-    Every verb blocks. There can be one of them in a process.
+    Every method blocks. A process can have only one queue.
     """
 
     def __init__(self, membership: Membership, name: str, at_once: int) -> None:
@@ -105,7 +105,7 @@ class TrialQueue:
         self._at_once = at_once
 
     def open(self, work: Callable[[str, str], str] = lambda errand, order: "") -> None:
-        """Make what is missing, and call `work` with the name and the order of what is taken."""
+        """Create missing tables, and call `work` with the name and the order of each attempt."""
 
         def do_trial(errand: str, order: str) -> str:
             return work(errand, order)
@@ -113,8 +113,8 @@ class TrialQueue:
         lanes = [Lane(SHARED, 1, POLL_S), Lane(ALONE, 1, POLL_S)]
         self._membership.open({WORKFLOW: do_trial}, lanes, listens=self._at_once > 0)
         if self._at_once > 1:
-            # What is stored holds for every machine, and is one at a time; machines are not all
-            # alike. DBOS reads it anew each time it looks for work, so ours is put in its place.
+            # The stored concurrency is 1 and holds for every machine, but machines differ. DBOS
+            # reads it before each poll, so this process replaces it with its own.
             from dbos._dbos import _get_dbos_instance
 
             database = _get_dbos_instance()._sys_db
@@ -130,7 +130,7 @@ class TrialQueue:
         self._execute("SELECT pg_advisory_xact_lock(:key)", _TABLE, _FORGET, key=MAKING)
 
     def add(self, errand: str, order: str, *, alone: bool) -> None:
-        """Put an attempt in; the same one twice is one."""
+        """Add an attempt; adding it again does nothing."""
         options: Any = {
             "workflow_name": WORKFLOW,
             "queue_name": ALONE if alone else SHARED,
@@ -141,9 +141,9 @@ class TrialQueue:
             self._membership.client.enqueue(options, errand, order)
 
     def find(self, *, begins: str) -> list[TrialErrand]:
-        """Attempts whose names begin so, whatever became of them."""
+        """Attempts whose names have this prefix, in any state."""
         with store_errors("The queue of trials cannot be read"):
-            found = self._membership.client.list_workflows(
+            workflows = self._membership.client.list_workflows(
                 workflow_id_prefix=begins,
                 queue_name=[SHARED, ALONE],
                 load_input=False,
@@ -151,37 +151,37 @@ class TrialQueue:
             )
         return [
             TrialErrand(
-                one.workflow_id,
-                _STATES.get(one.status, ErrandState.BROKEN),
-                ours=one.app_version == self._membership.version,
+                workflow.workflow_id,
+                _STATES.get(workflow.status, ErrandState.BROKEN),
+                ours=workflow.app_version == self._membership.version,
             )
-            for one in found
+            for workflow in workflows
         ]
 
-    def taken(self, errands: Sequence[str]) -> set[str]:
-        """Those of these that are still to be done by whoever has taken them."""
+    def find_taken(self, errands: Sequence[str]) -> set[str]:
+        """The errands among these that a worker has taken and not ended."""
         if not errands:
             return set()
         with store_errors("The queue of trials cannot be read"):
-            found = self._membership.client.list_workflows(
+            workflows = self._membership.client.list_workflows(
                 workflow_ids=list(errands), status="PENDING", load_input=False, load_output=False
             )
-        return {one.workflow_id for one in found}
+        return {workflow.workflow_id for workflow in workflows}
 
     def outcome(self, errand: str) -> str:
-        """What came back of an attempt that is over; "" when it was given back."""
+        """The outcome of an attempt that has ended; "" when it was given back."""
         with store_errors("The queue of trials cannot be read"):
             found = self._membership.client.list_workflows(workflow_ids=[errand], load_input=False)
         return str(found[0].output or "") if found else ""
 
     def drop(self, errands: Sequence[str]) -> None:
-        """Forget these; whoever works on one finds that nobody wants it any more."""
+        """Delete attempts; a worker on one of them finds it gone and stops."""
         if errands:
             with store_errors("The queue of trials cannot be tidied"):
                 self._membership.client.delete_workflows(list(errands))
 
     def beat(self, holds: Sequence[str]) -> None:
-        """Say that this worker is here, and what it works on, by the clock of the database."""
+        """Record the heartbeat of this worker and its attempts, by the clock of the database."""
         self._execute(
             _BEAT,
             id=self._membership.executor,
@@ -192,20 +192,20 @@ class TrialQueue:
         )
 
     def takers(self, *, silent_s: float) -> list[TrialTaker]:
-        """Who has spoken within so many seconds, and is of our version."""
+        """Workers of our version with a heartbeat within so many seconds."""
         rows = self._execute(_TAKERS, version=self._membership.version, silent_s=silent_s)
         return [TrialTaker(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
     def leave(self) -> None:
-        """Say that this worker is gone."""
+        """Delete the heartbeat of this worker."""
         self._execute(_LEAVE, id=self._membership.executor)
 
     def close(self) -> None:
-        """Take nothing more up, and let go of the database."""
+        """Stop taking trials, and close the connections."""
         self._membership.close()
 
     def _execute(self, *statements: str, **values: Any) -> list[Any]:
-        """All of it in one transaction; the rows of the last one."""
+        """Execute statements in one transaction, and return the rows of the last one."""
         from sqlalchemy import text
 
         rows: list[Any] = []

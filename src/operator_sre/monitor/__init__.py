@@ -1,4 +1,4 @@
-"""1 WATCH: look at subjects, check their invariants, keep the clocks of what is broken."""
+"""1 WATCH: observe subjects, check their invariants, track how long each is broken."""
 
 from __future__ import annotations
 

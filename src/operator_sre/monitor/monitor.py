@@ -1,4 +1,4 @@
-"""One look at a subject, whatever happens while looking, and looks that were recorded."""
+"""Checks of a subject, live or recorded, and the conditions that follow from them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import (
@@ -49,7 +50,7 @@ __all__ = [
 
 OBSERVABLE = "observable"
 
-# How long a look that was told to stop may take to do so, before nobody waits for it any more.
+# How long Operator waits for a cancelled observation to stop.
 STOP_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,10 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a look showed, since when, and what of it is a violation by now.
+    """One check with the conditions and violations that follow from it.
 
-    `targets` are the subject's parts at that moment; none when they could not be read. `silenced`
-    are violations too, and nobody is to be told of them now.
+    `targets` are the parts of the subject at that moment; none when they could not be read. A
+    silence covers the violations in `silenced`.
     """
 
     check: CheckResult
@@ -74,9 +75,9 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """One invariant that was broken at one target for a while; `until` is None while it lasts.
+    """A period in which one invariant was broken at one target; `until` is None while it lasts.
 
-    `ticket` is when it had outlasted its grace; None when it never did.
+    `ticket` is the end of the grace period; None when the spell was shorter.
     """
 
     invariant: str
@@ -88,11 +89,11 @@ class Spell:
 
 
 class Monitor:
-    """Looks at subjects and remembers since when each condition holds.
+    """Checks subjects and records since when each condition holds.
 
-    `quiet` says which silences hold for a subject now, `blind_graces` how long some subjects may
-    not be seen, where that is not `blind_grace_s`. When nobody has looked at a subject for longer
-    than `gap_of` says, that time counts for no clock.
+    `quiet` returns the silences of a subject, and `blind_graces` overrides `blind_grace_s`, the
+    grace of a subject that cannot be observed. A gap between two checks that is longer than
+    `gap_of` the subject does not count towards any grace.
     """
 
     def __init__(
@@ -115,16 +116,16 @@ class Monitor:
         self._quiet = quiet
         self._blind_graces = blind_graces or {}
         self._gap_of = gap_of
-        self._looked: dict[str, datetime] = {}
+        self._checked_at: dict[str, datetime] = {}
 
     async def check(self, subject: Subject) -> CheckResult:
         """Observe once and check every invariant. Never raises for what the subject does."""
         return (await self._see(subject))[0]
 
     async def watch(self, subject: Subject) -> Watched:
-        """Look once and say what has been broken for longer than its grace."""
-        # When somebody looked last, we or another monitor.
-        last, gap_s = self._looked.get(subject.name), self._gap_of(subject.name)
+        """Check once, and return what has been broken for longer than its grace."""
+        # The last check may be that of another monitor.
+        last, gap_s = self._checked_at.get(subject.name), self._gap_of(subject.name)
         if last is None or (self._clock.now() - last).total_seconds() > gap_s:
             newest = self._observations.newest(subject.name, limit=1) if gap_s < math.inf else ()
             last = newest[0].at if newest else last
@@ -141,17 +142,17 @@ class Monitor:
                 grace_of=lambda name: graces[name].grace_s if name in graces else blind_grace_s,
             )
         conditions = await self._remember(known, advance(before, check), check, subject, targets)
-        self._looked[subject.name] = at
+        self._checked_at[subject.name] = at
         violations = violations_of(
             conditions, now=at, invariants=graces, blind_grace_s=blind_grace_s
         )
         silences = self._quiet(subject.name) if violations else ()
         quiet: list[Violation] = []
         loud: list[Violation] = []
-        for one in violations:
-            place = (one.subject, one.target, one.invariant)
-            silent = any(silence.covers(*place) for silence in silences)
-            (quiet if silent else loud).append(one)
+        for violation in violations:
+            place = (violation.subject, violation.target, violation.invariant)
+            is_silent = any(silence.covers(*place) for silence in silences)
+            (quiet if is_silent else loud).append(violation)
         return Watched(check, targets, conditions, tuple(loud), tuple(quiet))
 
     async def _remember(
@@ -162,19 +163,23 @@ class Monitor:
         subject: Subject,
         targets: Sequence[Target],
     ) -> tuple[Condition, ...]:
-        """What holds since when, after this look; only what has changed is written."""
+        """Store the conditions that changed, and drop those of targets that are gone."""
         if targets and not check.observation.problem:
             here = [subject.name, *(target.name for target in targets)]
-            seen = [one.target for one in check.observation.seen]
+            seen = [sight.target for sight in check.observation.seen]
             spoken = {finding.invariant for finding in check.findings}
             names = {OBSERVABLE, *spoken, *(invariant.name for invariant in subject.invariants)}
             gone = find_departed(after, targets=[*here, *seen], invariants=names)
             if gone:
                 await self._conditions.forget(gone)
                 left = set(gone)
-                after = tuple(one for one in after if one not in left)
-        old = {(one.invariant, one.target): one for one in before}
-        changed = [one for one in after if old.get((one.invariant, one.target)) is not one]
+                after = tuple(condition for condition in after if condition not in left)
+        old = {(condition.invariant, condition.target): condition for condition in before}
+        changed = [
+            condition
+            for condition in after
+            if old.get((condition.invariant, condition.target)) is not condition
+        ]
         await self._conditions.update(changed)
         return after
 
@@ -187,7 +192,7 @@ class Monitor:
 async def run_check(
     subject: Subject, clock: Clock, *, timeout_s: float
 ) -> tuple[CheckResult, tuple[Target, ...]]:
-    """Observe once and check every invariant; nothing is remembered."""
+    """Observe once and check every invariant; stores nothing."""
     targets: tuple[Target, ...] = ()
     try:
         observation = await _observe_within(subject, timeout_s)
@@ -205,23 +210,22 @@ async def run_check(
 
 
 async def _observe_within(subject: Subject, timeout_s: float) -> Observation:
-    """One look, or TimeoutError; a look that does not stop when it is told to is left behind."""
-    looking = asyncio.ensure_future(subject.observe())
+    """One observation, or TimeoutError; an observation that ignores its cancellation is left."""
+    observing = asyncio.ensure_future(subject.observe())
     try:
-        done, _ = await asyncio.wait([looking], timeout=timeout_s)
+        done, _ = await asyncio.wait([observing], timeout=timeout_s)
         if done:
-            return looking.result()
+            return observing.result()
         raise TimeoutError
     finally:
-        if not looking.done():
-            looking.cancel()
-            await asyncio.wait([looking], timeout=STOP_S)
-            # Whatever a look that nobody waits for came to, it is no news to anybody.
-            looking.add_done_callback(lambda look: look.cancelled() or look.exception())
+        if not observing.done():
+            observing.cancel()
+            await asyncio.wait([observing], timeout=STOP_S)
+            observing.add_done_callback(lambda late: late.cancelled() or late.exception())
 
 
 def findings_of(invariants: Iterable[Invariant], observation: Observation) -> tuple[Finding, ...]:
-    """What every invariant says of a look, and whether it could be seen at all. Pure."""
+    """The findings of every invariant, and whether the subject was observable. Pure."""
     blind = observation.problem
     # An observer that cannot see is a break of its own, so that silence opens a ticket.
     seen: list[tuple[str, str, Trouble | None]] = [(observation.subject, blind, None)]
@@ -240,15 +244,15 @@ def findings_of(invariants: Iterable[Invariant], observation: Observation) -> tu
             crash = (OBSERVABLE, observation.subject, Health.BROKEN, detail)
             findings.append(Finding(*crash, trouble=Trouble.NOTHING))
             findings += [
-                Finding(invariant.name, one.target, Health.UNKNOWN, detail)
-                for one in observation.seen
+                Finding(invariant.name, sight.target, Health.UNKNOWN, detail)
+                for sight in observation.seen
             ]
     return tuple(findings)
 
 
 def advance(before: Sequence[Condition], check: CheckResult) -> tuple[Condition, ...]:
-    """The conditions after a look. What was not spoken of becomes UNKNOWN, never healthy."""
-    known = {(one.invariant, one.target): one for one in before}
+    """The conditions after a check. Without a finding a condition is UNKNOWN, never healthy."""
+    known = {(condition.invariant, condition.target): condition for condition in before}
     at = check.observation.at
     subject = check.observation.subject
     worst: dict[Place, Finding] = {}
@@ -258,13 +262,13 @@ def advance(before: Sequence[Condition], check: CheckResult) -> tuple[Condition,
         # Where two findings speak of one target, the worse one counts.
         if other is None or finding.health.rank > other.health.rank:
             worst[place] = finding
-    after = [_next_condition(subject, known.get(place), one, at) for place, one in worst.items()]
-    for place, one in known.items():
+    after = [
+        _next_condition(subject, known.get(place), finding, at) for place, finding in worst.items()
+    ]
+    for place, condition in known.items():
         if place not in worst:
-            silent = Finding(
-                *(one.invariant, one.target, Health.UNKNOWN, one.detail), trouble=one.trouble
-            )
-            after.append(_next_condition(subject, one, silent, at))
+            missing = Finding(*place, Health.UNKNOWN, condition.detail, trouble=condition.trouble)
+            after.append(_next_condition(subject, condition, missing, at))
     return tuple(after)
 
 
@@ -286,7 +290,7 @@ def _next_condition(
     broken_since, breaks = before.broken_since, before.breaks
     if health is Health.BROKEN and broken_since is None:
         broken_since = at
-        recent = (one for one in (*breaks, at) if (at - one).total_seconds() <= FLAP_S)
+        recent = (start for start in (*breaks, at) if (at - start).total_seconds() <= FLAP_S)
         breaks = tuple(recent)[-BREAKS_KEPT:]
     elif health is Health.HEALTHY:
         broken_since = None
@@ -311,28 +315,29 @@ def skip_gap(
     now: datetime,
     grace_of: Callable[[str], float],
 ) -> tuple[Condition, ...]:
-    """The conditions after a time in which nobody looked: it counts for no clock.
+    """The conditions after a time without checks, which does not count towards any grace.
 
-    What had outlasted its grace by the last look keeps the moment at which it broke.
+    A condition whose grace had ended by the last check keeps the moment at which it broke.
     """
     gap = now - last
-
-    def moved(one: Condition) -> Condition:
-        begun = one.broken_since
-        if begun is not None and (last - begun).total_seconds() >= grace_of(one.invariant):
-            return one
-        later = min(begun + gap, now) if begun is not None else None
-        return replace(one, since=min(one.since + gap, now), broken_since=later)
-
-    return tuple(moved(condition) for condition in conditions)
+    after = []
+    for condition in conditions:
+        start = condition.broken_since
+        if start is None or (last - start).total_seconds() < grace_of(condition.invariant):
+            later = min(start + gap, now) if start is not None else None
+            since = min(condition.since + gap, now)
+            condition = replace(condition, since=since, broken_since=later)
+        after.append(condition)
+    return tuple(after)
 
 
 def find_departed(
     conditions: Iterable[Condition], *, targets: Iterable[str], invariants: Iterable[str]
 ) -> tuple[Condition, ...]:
-    """Conditions of targets or invariants that are no more, and that nothing depends on.
+    """Conditions of targets or invariants that no longer exist.
 
-    One that was broken when its target went away stays, as UNKNOWN: vanishing is no recovery.
+    A condition that was broken when its target went away stays as UNKNOWN, because a target that
+    disappears has not recovered.
     """
     here, known = set(targets), set(invariants)
     return tuple(
@@ -350,85 +355,87 @@ def violations_of(
     invariants: Mapping[str, Invariant],
     blind_grace_s: float,
 ) -> tuple[Violation, ...]:
-    """What is broken now and has been for longer than its grace."""
-    found = []
-    for one in conditions:
-        if one.health is not Health.BROKEN or one.broken_since is None:
+    """The violations: conditions that have been broken for longer than their grace."""
+    violations = []
+    for condition in conditions:
+        if condition.health is not Health.BROKEN or condition.broken_since is None:
             continue
-        invariant = invariants.get(one.invariant)
+        invariant = invariants.get(condition.invariant)
         grace_s = invariant.grace_s if invariant else blind_grace_s
         severity = invariant.severity if invariant else Severity.WARNING
-        if (now - one.broken_since).total_seconds() >= grace_s:
-            found.append(
+        if (now - condition.broken_since).total_seconds() >= grace_s:
+            violations.append(
                 Violation(
-                    subject=one.subject,
-                    invariant=one.invariant,
-                    target=one.target,
+                    subject=condition.subject,
+                    invariant=condition.invariant,
+                    target=condition.target,
                     severity=severity,
-                    detail=one.detail,
-                    since=one.broken_since,
-                    trouble=one.trouble,
+                    detail=condition.detail,
+                    since=condition.broken_since,
+                    trouble=condition.trouble,
                 )
             )
-    return tuple(found)
+    return tuple(violations)
 
 
 def replay(
-    looks: Iterable[Observation], invariants: Sequence[Invariant], *, blind_grace_s: float
+    observations: Iterable[Observation], invariants: Sequence[Invariant], *, blind_grace_s: float
 ) -> list[Spell]:
-    """Every break in recorded looks by the invariants of today, oldest first. Pure."""
+    """Every spell in recorded observations by the current invariants, oldest first. Pure."""
     graces = {invariant.name: invariant for invariant in invariants}
     conditions: tuple[Condition, ...] = ()
     live: dict[str, Spell] = {}
-    over: list[Spell] = []
-    for look in looks:
-        conditions = advance(conditions, CheckResult(look, findings_of(invariants, look)))
-        for one in conditions:
-            key = key_of(one.subject, one.target, one.invariant)
-            if one.health is Health.BROKEN and one.broken_since is not None:
-                begun = Spell(one.invariant, one.target, one.broken_since)
-                live[key] = replace(live.get(key, begun), detail=one.detail)
-            elif one.health is Health.HEALTHY and key in live:
-                over.append(replace(live.pop(key), until=one.since))
-        filed = violations_of(
-            conditions, now=look.at, invariants=graces, blind_grace_s=blind_grace_s
+    ended: list[Spell] = []
+    for observation in observations:
+        conditions = advance(
+            conditions, CheckResult(observation, findings_of(invariants, observation))
         )
-        for violation in filed:
+        for condition in conditions:
+            key = key_of(condition.subject, condition.target, condition.invariant)
+            if condition.health is Health.BROKEN and condition.broken_since is not None:
+                spell = Spell(condition.invariant, condition.target, condition.broken_since)
+                live[key] = replace(live.get(key, spell), detail=condition.detail)
+            elif condition.health is Health.HEALTHY and key in live:
+                ended.append(replace(live.pop(key), until=condition.since))
+        violations = violations_of(
+            conditions, now=observation.at, invariants=graces, blind_grace_s=blind_grace_s
+        )
+        for violation in violations:
             spell = live[violation.key]
-            live[violation.key] = replace(spell, ticket=spell.ticket or look.at)
-    return sorted([*over, *live.values()], key=lambda one: (one.since, one.target, one.invariant))
+            live[violation.key] = replace(spell, ticket=spell.ticket or observation.at)
+    return sorted([*ended, *live.values()], key=attrgetter("since", "target", "invariant"))
 
 
 @dataclass(slots=True)
 class WatchStats:
-    """What one process has watched so far, by subject; written by one loop, read by anybody."""
+    """Counts of what one process has watched, by subject. One loop writes them."""
 
     _watches: dict[str, Watch] = field(default_factory=dict)
 
     def begin(self, subject: str, interval_s: float) -> None:
-        """A subject is watched from now on."""
+        """Start to count for a subject."""
         known = self._watches.get(subject) or Watch(subject, interval_s)
         self._watches[subject] = replace(known, interval_s=interval_s)
 
     def add_check(self, subject: str, at: datetime, took_s: float) -> None:
-        """One look came to its end."""
+        """Count a completed check."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, last_at=at, last_s=took_s, looks=known.looks + 1)
 
     def add_missed(self, subject: str, count: int) -> None:
-        """So many looks that were due did not begin."""
+        """Count checks that were due and did not start."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, missed=known.missed + count)
 
     def add_failure(self, subject: str) -> None:
-        """One look came to nothing at all, so that nobody knows how it is."""
+        """Count a check that failed without a result."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, failed=known.failed + 1)
 
     def end(self, subject: str) -> None:
-        """It is watched no more."""
+        """Forget a subject that is no longer watched."""
         self._watches.pop(subject, None)
 
     def watches(self) -> Sequence[Watch]:
-        """How every subject is watched, by name."""
+        """The counts, sorted by subject."""
         return [self._watches[name] for name in sorted(self._watches)]

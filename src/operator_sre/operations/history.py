@@ -211,7 +211,7 @@ def list_history(
     before: int | None,
 ) -> history.FoundCommands:
     """Commands, the newest first."""
-    where = history.wanted(
+    where = history.parse_filter(
         app,
         ticket=ticket,
         run=run,
@@ -237,7 +237,7 @@ async def search_history(
     before: int | None,
 ) -> history.FoundCommands:
     """Commands that have all these words, the newest first."""
-    where = history.wanted(
+    where = history.parse_filter(
         app,
         ticket=ticket,
         run=run,
@@ -261,7 +261,7 @@ async def search_text(
     limit: int,
 ) -> history.FoundCommands:
     """Commands that match a text, the newest first."""
-    where = history.wanted(app, ticket=ticket, run=run or run_id, since=since)
+    where = history.parse_filter(app, ticket=ticket, run=run or run_id, since=since)
     return await history.search_commands(app, text, where, limit=limit, before=before or None)
 
 
@@ -274,7 +274,7 @@ def count(
     app: App, *, ticket: int | None, run: str, target: str = "", since: str
 ) -> history.Statistics:
     """Figures over commands."""
-    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
     return history.statistics(app, where)
 
 
@@ -296,7 +296,7 @@ def list_failures(
     app: App, *, ticket: int | None, run: str, target: str, since: str
 ) -> history.Failures:
     """Failures, and patterns of failures."""
-    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
     return history.failures(app, where)
 
 
@@ -304,7 +304,7 @@ def list_violations(
     app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
 ) -> ViolationList:
     """List Python commands that ran without a virtual environment."""
-    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
     return ViolationList(tuple(history.venv_report(app, where, limit=limit)))
 
 

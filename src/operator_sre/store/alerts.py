@@ -1,4 +1,4 @@
-"""Alerts from elsewhere, one row for each."""
+"""Alerts of other systems, one row for each."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredAlerts", "clear_alert", "fire_alert"]
 
-# So many that are over for long are forgotten with the next one that fires or ends.
+# How many old cleared alerts the next change of an alert forgets.
 FORGOTTEN_MAX = 100
 _ALERTS = JsonTable("alerts", Alert)
 _ONE = "WHERE source = ? AND fingerprint = ?"
 
 
 class StoredAlerts(Repository):
-    """What fires now and what fired before, one row for each alert."""
+    """Firing and cleared alerts."""
 
     _kept_s: float | None = None
 
     def keep(self, *, kept_s: float | None) -> None:
-        """From now on what is over is kept for so long."""
+        """Set how long cleared alerts are kept."""
         self._kept_s = kept_s
 
     @in_transaction
     def take(self, transaction: Transaction, alerts: Sequence[Alert]) -> Sequence[AlertChange]:
-        """Record those that fire and those that are over, all or none; what each changed."""
+        """Record firing and cleared alerts, all or none, and return what each changed."""
         old: list[list[str]] = []
         if self._kept_s is not None:
             before = transaction.now() - timedelta(seconds=self._kept_s)
@@ -47,12 +47,36 @@ class StoredAlerts(Repository):
                 for alert in ended
                 if alert.cleared_at is not None and alert.cleared_at < before
             ]
-        return [_take(transaction, alert, old) for alert in alerts]
+        changes = []
+        for alert in alerts:
+            place = (plain(alert.trigger), plain(alert.fingerprint))
+            known = next(iter(_ALERTS.select(transaction.rows, _ONE, place)), None)
+            if alert.firing is (known is not None and known.firing):
+                changes.append(AlertChange.KNOWN)
+                continue
+            # The first entry of the batch also forgets the old alerts.
+            forgets = {"forgets": [*old]} if old else {}
+            old.clear()
+            if alert.firing:
+                kind, payload = Kind.ALERT_FIRED, {"alert": to_json(alert), **forgets}
+            else:
+                about = ("name", "subject", "target", "invariant")
+                kind = Kind.ALERT_CLEARED
+                payload = {
+                    "trigger": alert.trigger,
+                    "fingerprint": alert.fingerprint,
+                    **({name: to_json(getattr(known, name)) for name in about} if known else {}),
+                    **forgets,
+                }
+            by = Actor(id=f"trigger:{alert.trigger}", type="trigger")
+            transaction.append(Draft(kind, payload, actor=by))
+            changes.append(AlertChange.FIRED if alert.firing else AlertChange.CLEARED)
+        return changes
 
     def find(
         self, *, firing: bool | None = None, subject: str = "", limit: int = 1000
     ) -> Sequence[Alert]:
-        """The newest alerts first: those that fire, those that are over, or both."""
+        """Firing or cleared alerts, or both, newest first."""
         where, values = ["1 = 1"], list[object]()
         if firing is not None:
             where.append("firing = ?")
@@ -64,39 +88,15 @@ class StoredAlerts(Repository):
         return _ALERTS.select(self._reader.rows, clause, (*values, limit))
 
 
-def _take(transaction: Transaction, alert: Alert, old: list[list[str]]) -> AlertChange:
-    """Record one; `old` is forgotten with the first of them that changes anything."""
-    place = (plain(alert.trigger), plain(alert.fingerprint))
-    known = next(iter(_ALERTS.select(transaction.rows, _ONE, place)), None)
-    if alert.firing is (known is not None and known.firing):
-        return AlertChange.KNOWN
-    by = Actor(id=f"trigger:{alert.trigger}", type="trigger")
-    forgets = {"forgets": [*old]} if old else {}
-    old.clear()
-    if alert.firing:
-        fired = {"alert": to_json(alert), **forgets}
-        transaction.append(Draft(Kind.ALERT_FIRED, fired, actor=by))
-        return AlertChange.FIRED
-    about = ("name", "subject", "target", "invariant")
-    payload = {
-        "trigger": alert.trigger,
-        "fingerprint": alert.fingerprint,
-        **({name: to_json(getattr(known, name)) for name in about} if known else {}),
-        **forgets,
-    }
-    transaction.append(Draft(Kind.ALERT_CLEARED, payload, actor=by))
-    return AlertChange.CLEARED
-
-
 def fire_alert(connection: Connection, entry: Entry) -> None:
-    """It fires, for the first time or again."""
+    """Store a firing alert."""
     _forget(connection, entry)
     alert = from_json(Alert, entry.payload["alert"])
     _write(connection, replace(alert, firing=True, cleared_at=None), entry.seq)
 
 
 def clear_alert(connection: Connection, entry: Entry) -> None:
-    """It is over."""
+    """Mark an alert as cleared."""
     _forget(connection, entry)
     place = (plain(entry.payload["trigger"]), plain(entry.payload["fingerprint"]))
     row = connection.execute(f"SELECT body FROM alerts {_ONE}", place).fetchone()  # noqa: S608
@@ -106,7 +106,7 @@ def clear_alert(connection: Connection, entry: Entry) -> None:
 
 
 def _forget(connection: Connection, entry: Entry) -> None:
-    """Forget what was over for long when this was written; the entry says so, so it follows."""
+    """Forget the old cleared alerts that the entry names, so that a rebuild forgets the same."""
     for trigger, fingerprint in entry.payload.get("forgets", ()):
         connection.execute(
             f"DELETE FROM alerts {_ONE} AND firing = 0",  # noqa: S608

@@ -1,4 +1,4 @@
-"""Approvals."""
+"""Requests for approval and their decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from operator_sre.store.decisions import UNCONFIRMED
 from operator_sre.store.repository import (
     JsonTable,
     Repository,
-    bodies_behind,
     in_transaction,
     marks,
 )
@@ -43,11 +42,11 @@ _APPROVALS = JsonTable("approvals", Approval)
 
 
 class StoredApprovals(Repository):
-    """Requests to people. An answer that comes too late counts for nothing."""
+    """Requests to people. A decision after the expiry is refused."""
 
     @in_transaction
     def request(self, transaction: Transaction, approval: Approval) -> Approval:
-        """Record it; the same id asked twice is one request."""
+        """Record a request; requesting the same id again changes nothing."""
         known = load_approval(transaction, approval.id)
         if known is None:
             transaction.append(
@@ -72,7 +71,7 @@ class StoredApprovals(Repository):
         reason: str,
         version: int,
     ) -> Approval:
-        """Answer what was seen as `version`; a yes that another is needed for stays PENDING."""
+        """Decide the request as of `version`; it stays PENDING while it needs more approvers."""
         known = load_approval(transaction, approval)
         if known is None:
             raise NotFoundError(
@@ -97,7 +96,7 @@ class StoredApprovals(Repository):
         return decided
 
     def get(self, approval: str) -> Approval | None:
-        """One request, as the ledger confirms it."""
+        """A request, confirmed by the ledger."""
         with self._decisions.snapshot(self._reader) as rows:
             stored = rows("SELECT body, seq FROM approvals WHERE id = ?", (plain(approval),))
             return _confirm(rows, self._decisions, *stored[0]) if stored else None
@@ -105,14 +104,14 @@ class StoredApprovals(Repository):
     def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
         """Requests in these states, of this run or of all, oldest first.
 
-        Those that may still run are as the ledger confirms them: of a run, or pending.
+        The ledger confirms pending requests, and all requests of a run.
         """
         wanted = tuple(frozenset(states) or ApprovalState)
         where = f"state IN ({marks(wanted)})" + (" AND run = ?" if run else "")
         sql = f"SELECT body, seq, state FROM approvals WHERE {where} ORDER BY seq"  # noqa: S608
         values = [*(state.value for state in wanted), *([run] if run else [])]
         if not self._reader.rows(sql, values):
-            return []  # nothing has to be confirmed, and no signature to be loaded for it
+            return []  # without requests there is no signature to load
         with self._decisions.snapshot(self._reader) as rows:
             approvals = [
                 _confirm(rows, self._decisions, body, seq)
@@ -131,29 +130,27 @@ class StoredApprovals(Repository):
         limit: int,
         newest: bool = False,
     ) -> Sequence[Approval]:
-        """So many of them behind one, oldest or newest first; not expired by then. UsageError."""
-        bodies = bodies_behind(
+        """A page of requests after the one of an id, not expired at `alive_at`. UsageError."""
+        return _APPROVALS.page(
             self._reader,
-            "approvals",
             states=[state.value for state in states],
             alive_at=alive_at,
             after=after,
             limit=limit,
             newest=newest,
         )
-        return [_APPROVALS.parse(body) for body in bodies]
 
 
 def load_approval(transaction: Transaction, approval: str) -> Approval | None:
-    """One request as it stands inside a transaction, as the ledger confirms it."""
+    """A request inside a transaction, confirmed by the ledger."""
     stored = transaction.rows("SELECT body, seq FROM approvals WHERE id = ?", (plain(approval),))
     return _confirm(transaction.rows, transaction.decisions, *stored[0]) if stored else None
 
 
 def _confirm(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approval:
-    """A stored request, if the ledger says the same of it; else one that nobody can use any more.
+    """A stored request if the ledger agrees with it, otherwise the same as superseded.
 
-    What came of it, and that it was said louder, is not decided by anybody.
+    Its permit and its escalation need no confirmation, because they decide nothing.
     """
     body = json.loads(stored)
     known = from_json(Approval, body)
@@ -169,12 +166,12 @@ def _confirm(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approva
     if same and (not approved or decisions.holds(rows, story[-1])):
         return known
     if not known.state.may_become(ApprovalState.SUPERSEDED):
-        return known  # it is over either way
+        return known  # it allows nothing either way
     return replace(known, state=ApprovalState.SUPERSEDED, reason=UNCONFIRMED)
 
 
 def withdraw_requests(transaction: Transaction, run: str, reason: str) -> None:
-    """Nobody waits any more for what a run that is over had asked."""
+    """Withdraw the pending requests of a run that has ended."""
     where = "WHERE run = ? AND run <> '' AND state = ? ORDER BY seq"
     pending = (run, ApprovalState.PENDING.value)
     for known in _APPROVALS.select(transaction.rows, where, pending):
@@ -182,7 +179,7 @@ def withdraw_requests(transaction: Transaction, run: str, reason: str) -> None:
 
 
 def cancel_requests(transaction: Transaction, by: Actor, reason: str) -> list[str]:
-    """Nobody may say yes any more, and a yes that nothing came of yet is none; returns which."""
+    """Cancel pending and approved requests without a permit, and return their ids."""
     requests = _APPROVALS.select(
         transaction.rows,
         "WHERE state = ? OR (state = ? AND expires_at > ?) ORDER BY seq",
@@ -223,7 +220,7 @@ def _decision(known: Approval, state: ApprovalState, by: Actor, reason: str) -> 
 
 
 def _answer_of(entry: Entry) -> dict[str, Any]:
-    """What an answer adds to the request that it is about. Pure."""
+    """The fields that a decision adds to its request. Pure."""
     answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
     if "approvers" in entry.payload:
         answer["approvers"] = entry.payload["approvers"]
@@ -231,7 +228,7 @@ def _answer_of(entry: Entry) -> dict[str, Any]:
 
 
 def request_approval(connection: Connection, entry: Entry) -> None:
-    """A request as it was asked."""
+    """Store a request."""
     approval = entry.payload["approval"]
     _APPROVALS.insert(
         connection,
@@ -244,16 +241,16 @@ def request_approval(connection: Connection, entry: Entry) -> None:
 
 
 def escalate_approval(connection: Connection, entry: Entry) -> None:
-    """Nobody answered, and more people were asked."""
+    """Mark a request as escalated to more people."""
     add_to_approval(connection, entry.payload["id"], {"escalated_at": entry.at.isoformat()})
 
 
 def decide_approval(connection: Connection, entry: Entry) -> None:
-    """An answer, or what made one needless."""
+    """Store a decision, or the reason why none is needed."""
     state = entry.payload["state"]
     answer = _answer_of(entry)
     add_to_approval(connection, entry.payload["id"], answer, answers=1, state=state)
-    # A run that is parked until people answer need not wait any longer.
+    # A run that is parked until the decision need not wait any longer.
     if entry.run and state != ApprovalState.PENDING:
         connection.execute(
             "UPDATE tickets SET not_before = 0 WHERE run = ? AND state = ?",
@@ -269,6 +266,6 @@ def add_to_approval(
     answers: int = 0,
     **columns: object,
 ) -> None:
-    """Add to what is known of a request; every answer makes another version of it."""
+    """Add fields to a request; every decision makes another version of it."""
     version = _APPROVALS.body(connection, approval).get("version", 1) + answers
     _APPROVALS.merge(connection, approval, {**more, "version": version}, **columns)

@@ -1,6 +1,7 @@
-"""A backup is one SQLite file, whatever the store lives in, and becomes a store again in either.
+"""Backs a store up into one SQLite file, and restores it into either database.
 
-It is read after writing, and restored in one transaction; a fingerprint proves the rows the same.
+A backup is read again after writing and restored in one transaction. Fingerprints prove that the
+rows are the same.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _NOT_RESTORED = "The store could not be restored and is unchanged"
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A file that holds a whole store, as it was at one moment."""
+    """A file with a whole store as of one moment."""
 
     path: Path
     entries: int
@@ -52,7 +53,7 @@ class Backup:
 
 
 def backup(database: Maintained, path: Path, *, force: bool, progress: Progress) -> Backup:
-    """Write the whole store to `path`; the file appears there whole and proven, or not at all."""
+    """Write the whole store to `path`; the file appears only when it is complete and checked."""
     own = database.files() if isinstance(database, SqliteDatabase) else ()
     if path.resolve() in [part.resolve() for part in own]:
         raise UsageError(f"{str(path)!r} is the store itself.", next_step="Name another file.")
@@ -77,7 +78,7 @@ def backup(database: Maintained, path: Path, *, force: bool, progress: Progress)
         if force:
             fresh.replace(path)
         else:
-            path.hardlink_to(fresh)  # fails when somebody else has put a file there meanwhile
+            path.hardlink_to(fresh)  # fails when another process has made the file meanwhile
         _sync(path.parent)
         return Backup(path, stored["entries"].rows, head, path.stat().st_size)
 
@@ -90,7 +91,7 @@ def head_of(connection: Connection) -> str:
 
 @contextmanager
 def _draft_beside(path: Path) -> Iterator[Path]:
-    """A file beside `path` that only we can read, and that is gone afterwards."""
+    """A private file beside `path`, deleted afterwards."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
@@ -103,11 +104,11 @@ def _draft_beside(path: Path) -> Iterator[Path]:
 def _fill(
     database: Maintained, read: Connection, fresh: Path, version: int, progress: Progress
 ) -> Mapping[str, Fingerprint]:
-    """Copy everything into an empty file; returns what was read, as it was read."""
+    """Copy all rows into an empty file, and return the fingerprints of the rows read."""
     if isinstance(read, sqlite3.Connection):
         with closing(sqlite3.connect(fresh)) as target:
             read.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            target.execute("PRAGMA journal_mode = DELETE")  # no write-ahead log beside the file
         return fingerprints(database, read, layout_of(version))
     copy = SqliteDatabase(fresh)
     copy.create(version)
@@ -120,17 +121,15 @@ def _fill(
 
 
 def _prove(fresh: Path, layout: Layout, stored: Mapping[str, Fingerprint]) -> None:
-    """Read it all back: every row is there as it was, and SQLite finds nothing wrong."""
+    """Read a written backup again, and check it against the rows of the store."""
     copy = SqliteDatabase(fresh)
     with closing(copy.reader()) as read:
         problems = copy.problems(read)
         copy.snapshot(read)
-        written = fingerprints(copy, read, layout)
-    differing = [name for name, total in written.items() if total != stored[name]]
-    if problems or differing:
-        raise sqlite3.DatabaseError(
-            f"the written backup differs: {', '.join([*problems, *differing])}"
-        )
+        totals = fingerprints(copy, read, layout)
+    problems += [name for name, total in totals.items() if total != stored[name]]
+    if problems:
+        raise sqlite3.DatabaseError(f"the written backup differs: {', '.join(problems)}")
 
 
 def _sync(path: Path) -> None:
@@ -144,7 +143,7 @@ def _sync(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a store holds now, and where that is which it held before."""
+    """The contents of a restored store, and the backup of its earlier contents."""
 
     entries: int
     seq: int
@@ -155,7 +154,7 @@ class Restored:
 def restore(
     database: Maintained, file: Path, *, force: bool, saved: Callable[[], Path], progress: Progress
 ) -> Restored:
-    """Fill an empty or absent store from a backup; with `force` what is there is saved first."""
+    """Fill an empty or absent store from a backup; with `force` its contents are saved first."""
     with _open_backup(file, progress) as source:
         kept = _make_room(database, force=force, saved=saved, progress=progress)
         with (
@@ -166,7 +165,7 @@ def restore(
             source.snapshot(read)
             database.begin(to)
             if kept is None and _holds(to):
-                raise _not_empty_error()  # somebody has written since we looked
+                raise _not_empty_error()  # another process wrote after the first check
             for table in LAYOUT.tables:
                 to.execute(f"DELETE FROM {table}")  # noqa: S608
             forget_index(database, to)
@@ -181,7 +180,7 @@ def restore(
 
 @contextmanager
 def _open_backup(file: Path, progress: Progress) -> Iterator[SqliteDatabase]:
-    """The backup, proven to be one, and as new as this program."""
+    """The checked backup, migrated to the schema of this program."""
     source = SqliteDatabase(file)
     if not file.is_file():
         raise NotFoundError(f"There is no file {str(file)!r}.", next_step="Name a backup.")
@@ -200,7 +199,7 @@ def _open_backup(file: Path, progress: Progress) -> Iterator[SqliteDatabase]:
         yield source
         return
     with tempfile.TemporaryDirectory() as folder:
-        # The backup itself stays as it is; a copy of it is brought up to date.
+        # The backup itself stays unchanged; a copy of it is migrated.
         copied = backup(source, Path(folder) / "copy.db", force=False, progress=progress)
         newer = SqliteDatabase(copied.path)
         migrate(newer, backup=lambda: file)
@@ -210,10 +209,10 @@ def _open_backup(file: Path, progress: Progress) -> Iterator[SqliteDatabase]:
 def _make_room(
     database: Maintained, *, force: bool, saved: Callable[[], Path], progress: Progress
 ) -> Path | None:
-    """Where what was there is kept, None when nothing was."""
+    """Save the contents of the store, and return the backup; None when it is empty."""
     aside = None
     if force and isinstance(database, SqliteDatabase) and database.is_damaged():
-        # A file that is too damaged to be read is moved away as it is; nothing of it is lost.
+        # A damaged file cannot be read, so it is moved away as it is and nothing is lost.
         other = SqliteDatabase(database.path.with_name(saved().name))
         for part, place in zip(database.files(), other.files(), strict=True):
             if part.exists():
@@ -249,13 +248,13 @@ def _not_empty_error() -> UsageError:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Fingerprint:
-    """Stands for rows in any order: how many there are, and the sum of their hashes."""
+    """Represents rows in any order by their count and the sum of their hashes."""
 
     rows: int = 0
     total: int = 0
 
     def add(self, row: Sequence[Any]) -> None:
-        """One more row. What one database keeps and another cannot counts as the same."""
+        """Add a row. Text that only one of the databases can hold counts as the same."""
         values = tuple(plain(value) if isinstance(value, str) else value for value in row)
         digest = hashlib.sha256(repr(values).encode()).digest()
         self.total = (self.total + int.from_bytes(digest, "big")) % _MODULUS
@@ -276,27 +275,25 @@ def fingerprints(
 def copy_rows(
     source: Maintained, read: Connection, write: Connection, layout: Layout, *, progress: Progress
 ) -> Mapping[str, Fingerprint]:
-    """Insert all rows of the source, and return what they were; both inside a transaction."""
+    """Insert all rows of the source, and return their fingerprints; inside two transactions."""
+
+    def insert(table: str, batch: list[Sequence[Any]], total: Fingerprint) -> None:
+        write.executemany(layout.insert(table), batch)
+        for row in batch:
+            total.add(row)
+        if table == "entries":
+            progress(total.rows)
+
     totals = {table: Fingerprint() for table in layout.tables}
     for table, fingerprint in totals.items():
-        for batch in _batches(source.stream(read, layout.select(table))):
-            write.executemany(layout.insert(table), batch)
-            for row in batch:
-                fingerprint.add(row)
-            if table == "entries":
-                progress(fingerprint.rows)
+        batch: list[Sequence[Any]] = []
+        size = 0
+        for row in source.stream(read, layout.select(table)):
+            batch.append(row)
+            size += sum(len(value) for value in row if isinstance(value, bytes | str))
+            if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:  # so much fits into memory
+                insert(table, batch, fingerprint)
+                batch, size = [], 0
+        if batch:
+            insert(table, batch, fingerprint)
     return totals
-
-
-def _batches(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
-    """Rows in batches that fit into memory, however large a row is."""
-    batch: list[Sequence[Any]] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += sum(len(value) for value in row if isinstance(value, bytes | str))
-        if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

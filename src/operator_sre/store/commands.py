@@ -1,4 +1,4 @@
-"""Commands, run or refused: one row for each, as it follows from the entries of it."""
+"""Commands, run or refused, one row for each."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
     "touched_by",
 ]
 
-# Of the output: so much of its beginning, and so much of its end.
+# How much is stored of the beginning of an output, and of its end.
 END_CHARS_MAX = 4096
 # Longer than any name of a target, and short enough for an index of any database.
 NAME_CHARS_MAX = 256
-# How much longer than its time-out a command may take to be ended and recorded.
+# How much longer than its time-out a command may take until its end is recorded.
 LATE_S_MAX = 15.0
 _ATTEMPT = tuple(field.name for field in fields(Attempt))
 COMMAND_FIELDS = tuple(field.name for field in fields(Command))
@@ -48,10 +48,10 @@ Row = dict[str, object]
 
 
 class StoredCommands(Repository):
-    """Every command, run or refused, as the ledger tells it."""
+    """Every command, run or refused."""
 
     def get(self, seq: int) -> Command | None:
-        """One command, by the entry it began with."""
+        """The command of this first entry."""
         sql = f"SELECT {COMMAND_COLUMNS} FROM commands WHERE seq = ?"  # noqa: S608
         rows = self._reader.rows(sql, (seq,))
         return command_from(rows[0]) if rows else None
@@ -69,14 +69,14 @@ class StoredCommands(Repository):
         return [command_from(row) for row in rows]
 
     def attempts(self, where: CommandFilter, *, limit: int) -> Sequence[Attempt]:
-        """The same without their texts, for counting."""
+        """The newest commands without their texts, for counting."""
         clauses, values = command_where(where)
         rows = self._reader.rows(
             f"SELECT {', '.join(_ATTEMPT)} FROM commands WHERE {clauses}"  # noqa: S608
             " ORDER BY commands.seq DESC LIMIT ?",
             (*values, limit),
         )
-        return [Attempt(**_named(_ATTEMPT, row)) for row in rows]
+        return [Attempt(**_fields_of(_ATTEMPT, row)) for row in rows]
 
     def changes(
         self, *, subject: str = "", limit: int, before: int | None = None
@@ -94,7 +94,7 @@ class StoredCommands(Repository):
         return [(command_from(row[:-2]), row[-2], row[-1]) for row in rows]
 
     def succeeded_after(self, seq: int, command_hash: str, target: str) -> int | None:
-        """The first command behind `seq` with this hash that succeeded at this target."""
+        """The first command after `seq` with this hash that succeeded at this target."""
         ((first,),) = self._reader.rows(
             "SELECT min(seq) FROM commands WHERE target = ? AND seq > ? AND command_hash = ?"
             " AND outcome = 'ran' AND exit_code = 0",
@@ -105,10 +105,10 @@ class StoredCommands(Repository):
 
 def command_from(row: Sequence[Any]) -> Command:
     """A command from its COMMAND_COLUMNS."""
-    return Command(**_named(COMMAND_FIELDS, row))
+    return Command(**_fields_of(COMMAND_FIELDS, row))
 
 
-def _named(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+def _fields_of(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     values = dict(zip(names, row, strict=True))
     return values | {"at": datetime.fromtimestamp(values["at"], UTC)}
 
@@ -128,19 +128,19 @@ def command_where(
         if value := getattr(where, name):
             clauses.append((f"commands.{name} = ?", (value,)))
     if where.outcome:
-        word = _OUTCOMES.get(where.outcome)
-        clauses.append((word, ()) if word else ("commands.outcome = ?", (where.outcome,)))
+        clause = _OUTCOMES.get(where.outcome)
+        clauses.append((clause, ()) if clause else ("commands.outcome = ?", (where.outcome,)))
     text = " AND ".join(clause for clause, _ in clauses)
     return text, tuple(value for _, values in clauses for value in values)
 
 
 def touched_by(action: Action) -> str:
-    """The target that an action changes: a tool acts on the one in its arguments."""
+    """The target that an action changes: for a tool the one in its arguments."""
     return str(action.arguments.get("target") or action.target)
 
 
 def start_command(connection: Connection, entry: Entry) -> None:
-    """A row for what is about to run."""
+    """Store a command that is about to run."""
     permit = entry.payload["permit"]
     row = _row(connection, entry, permit) | _allowance(connection, permit)
     action = from_json(Action, entry.payload["action"])
@@ -161,9 +161,9 @@ def start_command(connection: Connection, entry: Entry) -> None:
 
 
 def end_command(connection: Connection, entry: Entry) -> None:
-    """What became of it."""
+    """Store the result of a command."""
     end, permit = _end(entry), entry.payload["permit"]
-    # Said twice, because the index leaves out what never had a permit.
+    # The second condition lets the planner use the partial index.
     connection.execute(
         f"UPDATE commands SET {', '.join(f'{name} = ?' for name in end)}"  # noqa: S608
         " WHERE permit = ? AND permit <> ''",
@@ -177,7 +177,7 @@ def end_command(connection: Connection, entry: Entry) -> None:
 
 
 def refuse_command(connection: Connection, entry: Entry) -> None:
-    """A row for what was not allowed to run, and did not."""
+    """Store a refused command."""
     payload = entry.payload
     row = _row(connection, entry, "") | _end(entry)
     if permit := payload.get("permit", ""):
@@ -190,7 +190,7 @@ def refuse_command(connection: Connection, entry: Entry) -> None:
 
 
 def _row(connection: Connection, entry: Entry, permit: str) -> Row:
-    """What was wanted, and by whom: the actor's agent or the ticket's worker, and its model."""
+    """The columns of a request; the agent is that of the actor, or the worker of the ticket."""
     action = from_json(Action, entry.payload["action"])
     command = plain(action.command)
     worker = connection.execute(

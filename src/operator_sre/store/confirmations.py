@@ -1,4 +1,4 @@
-"""Confirmations."""
+"""Changes that a person has to confirm, and their decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from operator_sre.store.decisions import UNCONFIRMED
 from operator_sre.store.repository import (
     JsonTable,
     Repository,
-    bodies_behind,
     in_transaction,
     marks,
 )
@@ -36,17 +35,17 @@ __all__ = [
 ]
 
 APPLIED = "applied"
-# In the table only: a yes that is done with, so that those that are not are found at once.
+# A state of the table only: an approved change that is settled, which keeps the open ones few.
 SETTLED = "settled"
 _CONFIRMATIONS = JsonTable("confirmations", Confirmation)
 
 
 class StoredConfirmations(Repository):
-    """Asked-for changes: each is answered once, and a yes is settled once."""
+    """Requested changes: each is decided once, and an approved one is settled once."""
 
     @in_transaction
     def request(self, transaction: Transaction, confirmation: Confirmation) -> Confirmation:
-        """Record it; the same id asked twice is one request."""
+        """Record a request; requesting the same id again changes nothing."""
         known = _find(transaction, confirmation.id)
         if known is None:
             by, payload = confirmation.requested_by, {"confirmation": to_json(confirmation)}
@@ -67,7 +66,7 @@ class StoredConfirmations(Repository):
         drafts: Sequence[Draft] = (),
         move: tuple[int, Move] | None = None,
     ) -> Confirmation:
-        """Answer it once, in one transaction with looking whether all is as it was when asked."""
+        """Decide a request once; the same transaction checks that the change is still the same."""
         known = _load(transaction, confirmation)
         if known.state is not ConfirmationState.PENDING:
             raise ConflictError(
@@ -85,7 +84,7 @@ class StoredConfirmations(Repository):
             else:
                 why = changed(known)
         actor = Actor() if why else by
-        decided = {
+        decision = {
             "id": known.id,
             "boundary": known.boundary,
             "digest": known.digest,
@@ -93,7 +92,7 @@ class StoredConfirmations(Repository):
             "decided_by": actor.id,
             "reason": why or reason,
         }
-        _append(transaction, known, Kind.CONFIRMATION_DECIDED, decided, actor)
+        _append(transaction, known, Kind.CONFIRMATION_DECIDED, decision, actor)
         if not why and (drafts or move):
             for draft in drafts:
                 transaction.append(draft)
@@ -112,7 +111,7 @@ class StoredConfirmations(Repository):
         outcome: str,
         drafts: Sequence[Draft] = (),
     ) -> Confirmation:
-        """Record what became of a yes, once, and what followed. ConflictError the second time."""
+        """Record the outcome of an approved change. ConflictError when it is settled already."""
         known = _load(transaction, confirmation)
         if not known.open:
             stands = known.outcome or known.state
@@ -128,7 +127,7 @@ class StoredConfirmations(Repository):
     def find(
         self, confirmation: str = "", *, states: Iterable[ConfirmationState] = ()
     ) -> Sequence[Confirmation]:
-        """Those in these states (all when none is named), oldest first; or the one of this id."""
+        """Requests in these states (default: all), oldest first; or the request of this id."""
         wanted = _words_of(tuple(states) or ConfirmationState)
         where = f"WHERE state IN ({marks(wanted)})"
         if not confirmation:
@@ -146,25 +145,19 @@ class StoredConfirmations(Repository):
         after: str = "",
         limit: int,
     ) -> Sequence[Confirmation]:
-        """So many of them behind one, oldest first; those not expired by then. UsageError."""
-        bodies = bodies_behind(
-            self._reader,
-            "confirmations",
-            states=_words_of(states),
-            alive_at=alive_at,
-            after=after,
-            limit=limit,
+        """A page of requests after the one of an id, not expired at `alive_at`. UsageError."""
+        return _CONFIRMATIONS.page(
+            self._reader, states=_words_of(states), alive_at=alive_at, after=after, limit=limit
         )
-        return [_CONFIRMATIONS.parse(body) for body in bodies]
 
     def newest(self, *, states: Iterable[ConfirmationState], limit: int) -> Sequence[Confirmation]:
-        """The newest ones in these states, newest first."""
+        """The newest requests in these states, newest first."""
         wanted = _words_of(states)
         where = f"WHERE state IN ({marks(wanted)}) ORDER BY seq DESC LIMIT ?"
         return _CONFIRMATIONS.select(self._reader.rows, where, (*wanted, limit))
 
-    def unsettled(self) -> Sequence[Confirmation]:
-        """Every yes of which nobody has recorded what became of it, oldest first."""
+    def find_unsettled(self) -> Sequence[Confirmation]:
+        """Approved changes without a recorded outcome, oldest first."""
         sql = "SELECT body, seq FROM confirmations WHERE state = ? ORDER BY seq"
         with self._decisions.snapshot(self._reader) as rows:
             stored = rows(sql, (ConfirmationState.APPROVED.value,))
@@ -173,15 +166,15 @@ class StoredConfirmations(Repository):
 
 
 def _words_of(states: Iterable[ConfirmationState]) -> list[str]:
-    """How these states are called in the table, where a yes is another word once it is settled."""
+    """The names of these states in the table, which has another for a settled change."""
     words = [state.value for state in states]
     return [*words, SETTLED] if ConfirmationState.APPROVED in words else words
 
 
 def _settle(transaction: Transaction, known: Confirmation, *, applied: bool, outcome: str) -> None:
     about = {"id": known.id, "boundary": known.boundary}
-    settled = {**about, "applied": applied, "outcome": outcome}
-    _append(transaction, known, Kind.CONFIRMATION_SETTLED, settled, Actor())
+    settlement = {**about, "applied": applied, "outcome": outcome}
+    _append(transaction, known, Kind.CONFIRMATION_SETTLED, settlement, Actor())
 
 
 def _append(
@@ -207,24 +200,24 @@ def _find(transaction: Transaction, confirmation: str) -> Confirmation | None:
 
 
 def _confirm(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Confirmation:
-    """A stored request, if the ledger says the same of it; else one that has come to nothing."""
+    """A stored request if the ledger agrees with it, otherwise the same as expired."""
     known = _CONFIRMATIONS.parse(stored)
     kinds = (Kind.CONFIRMATION_DECIDED, Kind.CONFIRMATION_SETTLED)
     story = decisions.story(rows, seq, known.id, Kind.CONFIRMATION_REQUESTED, *kinds)
     confirmed = dict(story[0].payload["confirmation"]) if story else {}
     for entry in story[1:]:
-        decided = entry.kind is Kind.CONFIRMATION_DECIDED
-        confirmed |= _answer_of(entry) if decided else _outcome_of(entry)
+        is_decision = entry.kind is Kind.CONFIRMATION_DECIDED
+        confirmed |= _answer_of(entry) if is_decision else _outcome_of(entry)
     same = confirmed and from_json(Confirmation, confirmed) == known
     if same and (not known.open or decisions.holds(rows, story[-1])):
         return known
     if known.state not in (ConfirmationState.PENDING, ConfirmationState.APPROVED):
-        return known  # it is over either way
+        return known  # it allows nothing either way
     return replace(known, state=ConfirmationState.EXPIRED, reason=UNCONFIRMED)
 
 
 def request_confirmation(connection: Connection, entry: Entry) -> None:
-    """A change as it was asked for."""
+    """Store a requested change."""
     confirmation = entry.payload["confirmation"]
     expires_at = datetime.fromisoformat(confirmation["expires_at"]).timestamp()
     state = confirmation["state"]
@@ -232,23 +225,23 @@ def request_confirmation(connection: Connection, entry: Entry) -> None:
 
 
 def decide_confirmation(connection: Connection, entry: Entry) -> None:
-    """Somebody answered, or it came to nothing."""
+    """Store a decision."""
     payload = entry.payload
     _CONFIRMATIONS.merge(connection, payload["id"], _answer_of(entry), state=payload["state"])
 
 
 def settle_confirmation(connection: Connection, entry: Entry) -> None:
-    """What became of a yes is known."""
+    """Store the outcome of an approved change."""
     _CONFIRMATIONS.merge(connection, entry.payload["id"], _outcome_of(entry), state=SETTLED)
 
 
 def _answer_of(entry: Entry) -> dict[str, Any]:
-    """What an answer adds to the request that it is about. Pure."""
+    """The fields that a decision adds to its request. Pure."""
     answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
     return answer | {"decided_at": entry.at.isoformat()}
 
 
 def _outcome_of(entry: Entry) -> dict[str, Any]:
-    """What is added to a yes when it is settled. Pure."""
+    """The fields that an outcome adds to its request. Pure."""
     outcome = {name: entry.payload[name] for name in ("applied", "outcome")}
     return outcome | {"settled_at": entry.at.isoformat()}

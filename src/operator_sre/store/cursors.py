@@ -1,4 +1,4 @@
-"""How far followers of the ledger have come."""
+"""Cursors: the positions of followers of the ledger."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ _COLUMNS = "SELECT name, seq, epoch, holder, until, body FROM cursors"
 
 
 class StoredCursors(Repository):
-    """Beside the ledger: a cursor says nothing about what happened."""
+    """Positions of followers. They are not projections, because no entry records them."""
 
     @in_transaction
     def claim(
         self, transaction: Transaction, name: str, holder: str, *, lease_s: float
     ) -> Cursor | None:
-        """Take it, made at the head of the ledger on first use; None while another holds it."""
+        """Claim a cursor, created at the head on first use; None while another process holds it."""
         now, rows = transaction.now(), transaction.rows(f"{_COLUMNS} WHERE name = ?", (name,))
         if rows:
             known = _cursor(rows[0])
             if known.holder not in ("", holder) and known.until > now:
                 return None
-        else:  # those who commit with us are before it
+        else:  # the cursor starts behind the entries of this transaction
             ((head,),) = transaction.rows("SELECT coalesce(max(seq), 0) FROM entries")
             known = Cursor(name, head, 0, "", now)
         until = now + timedelta(seconds=lease_s)
-        taken = Cursor(name, known.seq, known.epoch + 1, holder, until, known.note)
+        claimed = Cursor(name, known.seq, known.epoch + 1, holder, until, known.note)
         row = {
             "name": name,
-            "seq": taken.seq,
-            "epoch": taken.epoch,
+            "seq": claimed.seq,
+            "epoch": claimed.epoch,
             "holder": holder,
             "until": until.timestamp(),
-            "body": json.dumps(dict(taken.note)),
+            "body": json.dumps(dict(claimed.note)),
         }
         upsert_row(transaction.connection, "cursors", "name", row)
-        return taken
+        return claimed
 
     @in_transaction
     def keep(self, transaction: Transaction, cursor: Cursor, *, lease_s: float) -> bool:
-        """Write down where it is and what it remembers; False when somebody else has it by now."""
+        """Store its position and note; False when another process has claimed it."""
         until = transaction.now().timestamp() + lease_s
         done = transaction.connection.execute(
             "UPDATE cursors SET seq = ?, body = ?, until = ?"
@@ -63,14 +63,14 @@ class StoredCursors(Repository):
 
     @in_transaction
     def release(self, transaction: Transaction, cursor: Cursor) -> None:
-        """Let another take it at once; fine when somebody has."""
+        """Release the claim; does nothing when another process has it."""
         transaction.connection.execute(
             "UPDATE cursors SET holder = '', until = 0 WHERE name = ? AND epoch = ?",
             (cursor.name, cursor.epoch),
         )
 
     def find(self, prefix: str = "") -> Sequence[Cursor]:
-        """Those whose name begins so, by name."""
+        """Cursors whose names have this prefix, by name."""
         rows = self._reader.rows(f"{_COLUMNS} ORDER BY name")  # there are never many
         return [_cursor(row) for row in rows if row[0].startswith(prefix)]
 

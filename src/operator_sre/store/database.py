@@ -1,4 +1,4 @@
-"""What the store asks of a database: sessions, and a few words of SQL."""
+"""The interface of a database: sessions, transactions, and its dialect of SQL."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Rows = Callable[[str, Sequence[object]], list[Any]]
 
 
 def plain(text: str) -> str:
-    """Free text as any column holds it; a lone surrogate, which the ledger keeps, becomes `?`."""
+    """Text as every column can hold it; a lone surrogate, which the ledger keeps, becomes `?`."""
     if text.isascii() and "\0" not in text:
-        return str(text)  # nearly always, and every append asks
+        return str(text)  # the common case, on the path of every append
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def sentence(error: Exception) -> str:
-    """What a driver says, as part of a sentence: its first line, which holds no stored value."""
+    """The first line of a driver's error as part of a sentence; it holds no stored value."""
     lines = str(error).strip().splitlines()
     return lines[0].strip().rstrip(".") if lines else type(error).__name__
 
 
 class Cursor(Protocol):
-    """The answer to one statement."""
+    """The result of one statement."""
 
     @property
     def rowcount(self) -> int:
@@ -56,7 +56,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """One session. Statements are written with `?` for values, whatever the database."""
+    """One session. Statements have `?` for values in every database."""
 
     def execute(self, sql: str, values: Sequence[object] = ()) -> Cursor:
         """One statement."""
@@ -69,17 +69,17 @@ class Connection(Protocol):
 
 
 class Database(Protocol):
-    """One database. Its implementations differ in nothing that this does not say."""
+    """One database."""
 
     name: str  # `sqlite` or `postgresql`
-    near: bool  # whether it answers without a network in between, so that a loop may ask it itself
-    remedy: str  # what a person looks at first when it fails
-    conflicts: tuple[type[Exception], ...]  # what is raised when a unique index says no
-    failures: tuple[type[Exception], ...]  # what is raised when disk, network or server fails
+    near: bool  # without a network in between, so that the event loop may query it directly
+    remedy: str  # the next step for a person when it fails
+    conflicts: tuple[type[Exception], ...]  # the errors of a unique index
+    failures: tuple[type[Exception], ...]  # the errors of disk, network or server
 
     @property
     def place(self) -> str:
-        """Where it is, for people; never with a password."""
+        """Its path or address, for people; never with a password."""
 
     def writer(self) -> Connection:
         """The session of a writer."""
@@ -88,7 +88,7 @@ class Database(Protocol):
         """A session that only reads."""
 
     def indexer(self) -> Connection:
-        """The session of whoever fills the index, which may lose its last steps in a crash."""
+        """The session of the indexer, which may lose its last steps in a crash."""
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
         """Begin a transaction that no other writer can be in, here or in another process.
@@ -100,41 +100,40 @@ class Database(Protocol):
         """Begin a transaction that changes nothing and sees one moment to its end."""
 
     def hold_index(self, connection: Connection, *, afresh: bool) -> None:
-        """Begin a transaction in which nobody else changes the index.
+        """Begin a transaction that holds the index exclusively.
 
-        Where the index is apart from the ledger, nobody else writes that either when it is begun
-        `afresh`: whoever takes texts away forgets the index first, and words of texts that are
-        just going must not come back.
+        `afresh` also holds the ledger where the index is a separate file: a purge forgets the index
+        first, and a new index must not contain words of texts that are being purged.
         """
 
     def distrust_index(self, error: Exception) -> None:
-        """Throw an index away that is damaged, if this is what the error says."""
+        """Delete the index if the error shows that it is damaged."""
 
     def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Take the index away, inside a transaction that no other writer can be in."""
+        """Drop the index, inside a transaction that no other writer can be in."""
 
     def tidy(self) -> bool:
-        """Let go of what could not be let go at once; True when there is nothing more of it."""
+        """Finish overwriting purged data that a reader held before; True when nothing is left."""
 
 
 class Versioned(Protocol):
-    """A database that knows how old its tables are."""
+    """A database that stores the version of its tables."""
 
     def prepare(self) -> None:
-        """Make the tables on first use; refuse what is another program's, older or newer."""
+        """Create the tables on first use; refuse those of another program or version."""
 
     def version(self) -> int:
-        """The version of its tables, 0 where there are none. Refuses what is another program's."""
+        """The version of its tables, 0 without tables. Refuses those of another program."""
 
-    def worded(self, sql: str) -> str:
-        """A statement that names types as `{int}`, in the words of this database."""
+    def render(self, sql: str) -> str:
+        """Replace type names such as `{int}` with those of this database."""
 
     def mark(self, connection: Connection, version: int) -> None:
-        """Say how old the tables are from now on, inside the transaction that is under way."""
+        """Store the version of the tables, inside the current transaction."""
 
 
 class Lasting(Protocol):
-    """A database that can be worked on for a long time, beside everybody else."""
+    """A database that allows long work beside other sessions."""
 
     def session(self) -> Connection:
         """A session without time limits, to read and to write."""
@@ -144,27 +143,27 @@ class Lasting(Protocol):
 
 
 class Inspected(Protocol):
-    """A database that can look at itself."""
+    """A database that can check and compact itself."""
 
     def problems(self, connection: Connection) -> list[str]:
-        """What it finds wrong with its own files, tables and indexes."""
+        """The problems of its own files, tables and indexes."""
 
     def settle(self, connection: Connection) -> bool:
-        """Behind a large change: let go of what was replaced, and count numbers on from here.
+        """Compact the database after a large change, and set its sequences.
 
-        False when somebody is in the way, so that some of it is on the disk until `tidy`.
+        False when a reader prevents it: replaced data is then on the disk until `tidy`.
         """
 
 
 class Maintained(Database, Versioned, Lasting, Inspected, Protocol):
-    """A database with all that checking, copying and changing a whole store needs."""
+    """A database with all abilities that checking, copying and changing a whole store needs."""
 
 
 @contextmanager
 def explain_failures(
     database: Database, trouble: str, *others: type[Exception], next_step: str = ""
 ) -> Iterator[None]:
-    """Say what could not be done, and why, when the database fails or another is raised."""
+    """Raise StoreError with `trouble` and the reason when the database fails."""
     failures = (*others, *database.failures)
     try:
         yield
@@ -174,11 +173,11 @@ def explain_failures(
 
 
 class Kept:
-    """A session that is opened when it is first needed, and given up after trouble."""
+    """A session that is opened on first use, and abandoned after an error."""
 
-    def __init__(self, database: Database, opened: Callable[[], Connection]) -> None:
+    def __init__(self, database: Database, connect: Callable[[], Connection]) -> None:
         self._failures = database.failures
-        self._open = opened
+        self._open = connect
         self._connection: Connection | None = None
 
     def get(self) -> Connection:
@@ -188,7 +187,7 @@ class Kept:
         return self._connection
 
     def abandon(self) -> None:
-        """Give it up, which ends its transaction."""
+        """Close the session, which ends its transaction."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with suppress(*self._failures):
@@ -196,7 +195,7 @@ class Kept:
 
 
 class Reader:
-    """A read-only session, opened when it is first needed, for one thread at a time."""
+    """A read-only session, opened on first use, for one thread at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -205,17 +204,17 @@ class Reader:
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         """The rows of one query."""
-        with self._locked():
+        with self._hold():
             return self._session.get().execute(sql, values).fetchall()
 
     @contextmanager
     def snapshot(self) -> Iterator[Rows]:
         """Queries that all see the same moment.
 
-        A row and the entries that confirm it are compared in one of these: a writer that commits
-        between two queries would make them differ. Inside, nothing else of this reader is used.
+        A row and the entries that confirm it are compared in a snapshot, because a writer that
+        commits between two queries would make them differ. Do not use the reader itself inside.
         """
-        with self._locked():
+        with self._hold():
             session = self._session.get()
             self._database.snapshot(session)
             try:
@@ -224,12 +223,12 @@ class Reader:
                 session.execute("ROLLBACK")
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold(self) -> Iterator[None]:
         with self._lock:
             try:
                 yield
             except self._database.failures as error:
-                self._session.abandon()  # the next question is asked in a session of its own
+                self._session.abandon()  # the next query opens a new one
                 message = f"The store could not be read: {sentence(error)}."
                 raise StoreError(message, next_step=self._database.remedy) from error
 
@@ -240,12 +239,12 @@ class Reader:
             values = (*values[:-1], rows[-1][0])
 
     def renew(self) -> None:
-        """Ask the next question in a session that sees files which were not there before."""
+        """Open a new session for the next query, which sees new files of the index."""
         if self._database.near:
             with self._lock:
                 self._session.abandon()
 
     def close(self) -> None:
-        """Give the session back."""
+        """Close the session."""
         with self._lock:
             self._session.abandon()

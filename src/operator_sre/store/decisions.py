@@ -1,8 +1,8 @@
-"""What the ledger says of a decision, whatever the row says that follows from it.
+"""Reads decisions from the ledger, so that an edited row cannot allow anything.
 
-Whoever can write to the database can edit a row, and append an entry whose hash is right. They
-cannot sign: what allows something counts only when a signed head covers its entry. What forbids
-something counts as soon as it is there.
+A person with access to the database can edit a row, and append an entry with a correct hash, but
+cannot sign. So a decision that allows something counts only when a signed head covers its entry. A
+decision that forbids something counts as soon as it is there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SIGNED", "UNCONFIRMED", "Decisions", "Rows"]
 
-# The head is signed with each of these, so that whoever relies on one need not wait for the next.
+# The head is signed with each of these, so that the decision counts at once.
 SIGNED = frozenset(
     {
         *(Kind.APPROVAL_DECIDED, Kind.CONFIRMATION_DECIDED, Kind.RULE_ADDED, Kind.RULE_REVOKED),
@@ -42,9 +42,9 @@ PROVEN_MAX = 4096
 _COLUMNS = "SELECT seq, body, digest, previous, hash, kind FROM entries"
 _LAST_SIGNED = "SELECT seq, body, key, signature FROM checkpoints ORDER BY seq DESC LIMIT 1"
 _VERIFY = "Verify the ledger with: operator audit verify"
-# The words of the index, so that it is used.
+# The condition of the partial index, so that the planner uses it.
 _OF_KIND = f"{_COLUMNS} WHERE kind IN {DECIDED} AND kind = ?"
-# Retention takes these away with the story that they belong to.
+# Retention purges these with their request or rule.
 _PURGED = frozenset(
     {
         *(Kind.APPROVAL_DECIDED, Kind.RULE_REVOKED),
@@ -55,9 +55,9 @@ log = logging.getLogger(__name__)
 
 
 class Decisions:
-    """Entries that decide something, each checked against its own bytes and a signed head.
+    """Entries with decisions, each checked against its own bytes and a signed head.
 
-    `trouble` says what else speaks against the whole store, such as a head that is kept elsewhere.
+    `trouble` returns what else invalidates the whole store, such as a head kept outside of it.
     """
 
     def __init__(self, signer: Signer | None, trouble: Callable[[Rows], str] | None = None) -> None:
@@ -72,8 +72,8 @@ class Decisions:
     def snapshot(self, reader: Reader) -> Iterator[Rows]:
         """Queries that all see the same moment, for a row and the entries that confirm it.
 
-        Whether the store is whole is looked at before: the head that is kept elsewhere may be
-        newer than a moment that was chosen first.
+        The check of the whole store comes first, because a head that is kept outside of it may be
+        newer than an earlier snapshot.
         """
         with suppress(LedgerDamagedError):  # `newest` raises it again
             self.must_be_whole(reader.rows)
@@ -81,7 +81,7 @@ class Decisions:
             yield rows
 
     def must_be_whole(self, rows: Rows) -> None:
-        """LedgerDamagedError when a signed entry is missing or another; looked at once."""
+        """LedgerDamagedError when a signed entry is missing or changed; checked only once."""
         if self._whole is None:
             self._whole, self._remedy = self._trouble(rows) if self._trouble else "", REMEDY
             if not self._whole and self._signer:
@@ -90,11 +90,11 @@ class Decisions:
             raise LedgerDamagedError(self._whole, next_step=self._remedy)
 
     def may_sign(self, rows: Rows, head: tuple[int, bytes], *, restored: bool = False) -> bool:
-        """Whether a head that was found may be signed with what is appended behind it.
+        """Whether this process may sign entries that it appends after this head.
 
-        Every decision is signed as it is written. One that is not was put there by somebody else,
-        and a signature behind it would make it count. A store that a person has `restored` may
-        have been signed by another home; what that home signed does not count here.
+        Operator signs every decision as it writes it. An unsigned decision was written by another
+        program, and a signature after it would make it count. A store that a person has `restored`
+        may have the signatures of another home, which do not count here.
         """
         if head == self._clean or self._signer is None:
             return True
@@ -122,38 +122,38 @@ class Decisions:
         return (seq, linked) == head
 
     def follow(self, head: tuple[int, bytes], new: tuple[int, bytes]) -> None:
-        """What this process has appended behind a clean head is clean."""
+        """Entries that this process has appended after a clean head are clean."""
         if self._clean == head:
             self._clean = new
 
     def about(
         self, rows: Rows, kinds: Sequence[Kind], name: str, *, field: str = "id", after: int = 0
     ) -> Iterator[Entry]:
-        """The entries of these kinds whose `field` is this name, the newest first.
+        """The entries of these kinds whose `field` is this name, newest first.
 
-        LedgerDamagedError for one about something else that nobody has signed: it may have been
-        about this.
+        LedgerDamagedError for an unsigned entry with another name, because an attacker may have
+        replaced the name.
         """
         for entry in self.newest(rows, kinds, after=after):
             if plain(str(entry.payload.get(field))) == plain(name):
                 yield entry
             elif not self.holds(rows, entry):
-                raise _damaged(entry.seq)
+                raise _damage(entry.seq)
 
     def entry(self, rows: Rows, seq: object, kind: Kind) -> Entry | None:
-        """The entry of that number and kind, if its bytes are those that were hashed."""
+        """The entry of this number and kind, if its hash is correct."""
         return _find_entry(rows, "seq", seq, kind) if type(seq) is int else None
 
-    def keyed(self, rows: Rows, key: str, kind: Kind) -> Entry | None:
-        """The same by the key that it was appended with."""
+    def entry_by_key(self, rows: Rows, key: str, kind: Kind) -> Entry | None:
+        """The entry of this key and kind, if its hash is correct."""
         return _find_entry(rows, "key", key, kind)
 
     def story(
         self, rows: Rows, seq: int, name: str, begins: Kind, *goes_on: Kind
     ) -> Sequence[Entry]:
-        """The entry that something of this name began with, and those that decided on it.
+        """The first entry of a request or rule and the decisions on it, oldest first.
 
-        Oldest first; nothing where the ledger does not have all of them as they were written.
+        Empty when the ledger does not have all of them as they were written.
         """
         first = self.entry(rows, seq, begins)
         if first is None:
@@ -164,16 +164,16 @@ class Decisions:
             return []
 
     def newest(self, rows: Rows, kinds: Sequence[Kind], *, after: int = 0) -> Iterator[Entry]:
-        """The entries of these kinds behind `after`, the newest first.
+        """The entries of these kinds after `after`, newest first.
 
-        LedgerDamagedError for one that cannot be read: what it forbade would be forgotten.
+        LedgerDamagedError for an unreadable entry, because it may forbid something.
         """
         self.must_be_whole(rows)
         entries = [_of_kind(rows, kind, after) for kind in kinds]
         yield from merge(*entries, key=lambda entry: entry.seq, reverse=True)
 
     def holds(self, rows: Rows, entry: Entry) -> bool:
-        """True when a head that we signed covers an entry: nobody else can have written it."""
+        """True when a head signed by this home covers an entry, so that Operator wrote it."""
         linked = bytes.fromhex(entry.hash)
         if self._proven.get(entry.seq) == linked:
             return True
@@ -190,7 +190,7 @@ class Decisions:
         if previous != (bytes(before[0][0]) if before else GENESIS if seq == 1 else b""):
             return False
         if self._signer is None:
-            return True  # nobody signs here, so that nothing more can be asked
+            return True  # a store without a signer has no signatures to check
         signed = rows(
             "SELECT seq, body, key, signature FROM checkpoints WHERE seq >= ? ORDER BY seq LIMIT 1",
             (seq,),
@@ -216,18 +216,18 @@ class Decisions:
         return bool(seq == at and linked.hex() == record["head"])
 
     def _signed_record(self, seq: int, body: Any, key: str, signature: Any) -> Any:
-        """What a checkpoint says, None when it is not ours or not as we signed it."""
+        """The record of a checkpoint, None without a valid signature of this home."""
         assert self._signer is not None
         record = record_from(bytes(body))
         if key != self._signer.key or record["seq"] != seq:
             return None
-        # A signature of Ed25519 is the same each time, so that signing again verifies it.
+        # Ed25519 signatures are deterministic, so signing again verifies them.
         return record if self._signer.sign(bytes(body)) == bytes(signature) else None
 
     def _missing(self, rows: Rows) -> str:
-        """Which signed entry is gone or another: checkpoints hold on to each other up to the last.
+        """A sentence about a signed entry that is missing or changed, or "".
 
-        A decision is signed as it is written, so that none can be taken out without being missed.
+        Checkpoints are chained, and every decision has one, so that none can be removed unnoticed.
         """
         previous = ""
         last: Sequence[Any] = ()
@@ -263,24 +263,24 @@ def _of_kind(rows: Rows, kind: Kind, after: int) -> Iterator[Entry]:
             if entry is not None and entry.kind is kind:
                 yield entry
             elif row[1] is not None or kind not in _PURGED:
-                raise _damaged(row[0])
+                raise _damage(row[0])
         before = page[-1][0]
 
 
 def _read(row: Sequence[Any]) -> Entry | None:
-    """An entry from a stored row, None when its bytes are not those that were hashed."""
+    """An entry from a stored row, None when its hash is not correct."""
     seq, body, digest, previous, linked, kind = row
     try:
         body, digest, previous, linked = map(bytes, (body, digest, previous, linked))
     except TypeError:
-        return None  # retention took it away, or somebody put text there
+        return None  # purged, or text instead of bytes
     if digest_of_body(body) != digest or chain_hash(previous, digest) != linked:
         return None
     entry = entry_from(seq, body, previous, linked) if seq_of(body) == seq else None
     return entry if entry is not None and entry.kind == kind else None
 
 
-def _damaged(seq: int) -> LedgerDamagedError:
+def _damage(seq: int) -> LedgerDamagedError:
     return LedgerDamagedError(
         f"Entry {seq} was altered after it was written; its decision is void.",
         next_step=_VERIFY,

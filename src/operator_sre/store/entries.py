@@ -1,4 +1,4 @@
-"""The ledger as stored nouns: entries, checkpoints, what is sealed, and what was damaged."""
+"""The ledger: entries, checkpoints, sealed payloads and quarantined rows."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class StoredJournal(Repository):
     """The writing end of the ledger."""
 
     def append(self, draft: Draft) -> Coroutine[Any, Any, Entry]:
-        """Durable when it returns; a second draft with the same key returns the first entry."""
+        """Append an entry durably; a second draft with the same key returns the first entry."""
         return self._writer.append(draft)
 
 
 class StoredEntries(Repository):
-    """Entries, oldest or newest first, by ticket or run where asked."""
+    """Entries, oldest or newest first, of one ticket or run if given."""
 
     def get(self, seq: int) -> Entry | None:
         """One entry."""
@@ -48,7 +48,7 @@ class StoredEntries(Repository):
     def after(
         self, seq: int, *, limit: int, ticket: int | None = None, run: str = ""
     ) -> Sequence[Entry]:
-        """The entries behind `seq`, oldest first."""
+        """The entries after `seq`, oldest first."""
         where, values = _where(seq, ticket, run)
         rows = self._reader.rows(f"{_COLUMNS} {where} ORDER BY seq LIMIT ?", (*values, limit))
         return [entry_from(*row) for row in rows]
@@ -56,7 +56,7 @@ class StoredEntries(Repository):
     def newest(
         self, *, limit: int, ticket: int | None = None, run: str = "", kind: Kind | None = None
     ) -> Sequence[Entry]:
-        """The newest entries, newest first; of one kind where it is named."""
+        """The newest entries, newest first; of one kind if given."""
         where, values = _where(0, ticket, run)
         if kind is not None:
             where, values = f"{where} AND kind = ?", (*values, kind.value)
@@ -64,7 +64,7 @@ class StoredEntries(Repository):
         return [entry_from(*row) for row in rows]
 
     def raw(self, seq: int, *, limit: int) -> Sequence[RawEntry]:
-        """Stored rows behind `seq` as they lie: seq, body or None, digest, previous, hash."""
+        """Stored rows after `seq`: seq, body or None, digest, previous, hash."""
         return self._reader.rows(
             "SELECT seq, body, digest, previous, hash FROM entries WHERE seq > ?"
             " ORDER BY seq LIMIT ?",
@@ -77,17 +77,17 @@ def _where(seq: int, ticket: int | None, run: str) -> tuple[str, tuple[object, .
     if ticket is not None:
         clauses.append(("ticket = ?", ticket))
     if run:
-        # Said twice, because the index leaves out what belongs to no run.
+        # The second condition lets the planner use the partial index.
         clauses.append(("run = ? AND run <> ''", run))
     text = " AND ".join(clause for clause, _ in clauses)
     return f"WHERE {text}", tuple(value for _, value in clauses)
 
 
 class StoredCheckpoints(Repository):
-    """Checkpoints: the head, signed every so many entries, each holding on to the one before."""
+    """Checkpoints: signed heads, each linked to the one before."""
 
     def after(self, seq: int, *, limit: int) -> Sequence[Checkpoint]:
-        """Checkpoints behind `seq`, oldest first."""
+        """Checkpoints after `seq`, oldest first."""
         rows = self._reader.rows(
             "SELECT seq, body, key, signature FROM checkpoints WHERE seq > ? ORDER BY seq LIMIT ?",
             (seq, limit),
@@ -96,19 +96,19 @@ class StoredCheckpoints(Repository):
 
 
 def _bytes(value: object) -> bytes:
-    """Bytes, whatever somebody has put there: what is none will not verify."""
+    """The value as bytes; another type in an edited row will not verify."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
 class StoredSealed:
-    """Entries of a run with what redaction took out of them, for as long as the run needs it."""
+    """The unredacted payloads of a run, sealed for as long as the run needs them."""
 
     def __init__(self, reader: Reader, sealer: Sealer | None) -> None:
         self._reader = reader
         self._sealer = sealer
 
     def unseal(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The same entries; those that were sealed have their payload as it was."""
+        """The same entries, with the original payload where it was sealed."""
         if self._sealer is None:
             return list(entries)
         payloads: dict[int, Mapping[str, Any]] = {}
@@ -124,7 +124,7 @@ class StoredSealed:
 
 
 class StoredQuarantine(Repository):
-    """Where damaged rows are kept as they were found. Nothing is ever dropped from the ledger."""
+    """Damaged rows, kept unchanged. No row of the ledger is ever dropped."""
 
     @in_transaction
     def begin_segment(
@@ -132,7 +132,7 @@ class StoredQuarantine(Repository):
     ) -> Entry:
         """Keep the damaged rows (seq, kind, detail) and start a segment that names the old head.
 
-        Said twice of the same damages, it begins one segment.
+        A second call with the same damages does nothing.
         """
         head_seq, head = transaction.mark()
         for seq, kind, detail in damages:

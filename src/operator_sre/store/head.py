@@ -1,4 +1,4 @@
-"""The head of a store, kept outside of it, so that an older copy in its place is noticed."""
+"""Keeps the head of a store outside of it, so that an older copy in its place is noticed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["REMEDY", "Head", "KeptHead", "read_head"]
 
 Head = tuple[int, bytes]
 REMEDY = "Bring back the newer store, or accept the older one: operator store restore FILE --force"
-# What is appended meanwhile is not in the file: it may lag behind the store, and is never ahead.
+# The file may lag behind the store by this time, and is never ahead of it.
 WRITE_S = 1.0
 FILE_BYTES_MAX = 4096
 
 
 class KeptHead:
-    """The last head that this home has seen of one store: a small file, signed and replaced whole.
+    """The last head of one store that this home has seen, in a small signed file.
 
-    `store` names the store, so that a file of another one is not taken for its own.
+    `store` names the store, so that the file of another store does not count.
     """
 
     def __init__(self, path: Path, signer: Signer, clock: Clock, *, store: str) -> None:
@@ -40,7 +40,7 @@ class KeptHead:
         self._follows: bool | None = None
 
     def trouble(self, rows: Rows) -> str:
-        """Why a store is not the one that was left here, in a sentence; "" when it is."""
+        """Why this is not the store that this home has seen, as a sentence; "" when it is."""
         try:
             kept = self.read()
         except StoreError as error:
@@ -56,14 +56,14 @@ class KeptHead:
         return f"The store was replaced: {why}, and this home has seen entry {seq}; nothing is run."
 
     def note(self, rows: Rows, head: Head, *, at_once: bool = False) -> None:
-        """Keep a head that is committed, now or within a second; never that of another store."""
+        """Keep a committed head, now or within a second; never that of another store."""
         self._waiting = head
         now = self._clock.monotonic()
         if at_once or self._written_s is None or now - self._written_s >= WRITE_S:
             self.flush(rows)
 
     def flush(self, rows: Rows) -> None:
-        """Write down what is not written yet. What cannot be written is behind, and no more."""
+        """Write the waiting head. A head that cannot be written only lags behind."""
         if self._waiting is None:
             return
         if self._follows is None:
@@ -75,7 +75,7 @@ class KeptHead:
         self._waiting = None
 
     def write(self, head: Head) -> None:
-        """Replace the file, whatever it says; durable when this returns."""
+        """Replace the file, whatever it holds; durable when this returns."""
         text = json.dumps(
             {
                 "seq": head[0],
@@ -98,7 +98,7 @@ class KeptHead:
             draft.unlink(missing_ok=True)
 
     def read(self) -> Head | None:
-        """The head that is kept, None when none is. StoreError for a file that we did not sign."""
+        """The kept head, None without a file. StoreError for a file that this home did not sign."""
         kept = read_head(self.path)
         if kept is None:
             return None
@@ -115,7 +115,7 @@ class KeptHead:
 
 
 def read_head(path: Path) -> tuple[Head, bytes, str] | None:
-    """What a file says: a head, its signature, and of which store; None when there is none."""
+    """The head, signature and store of a file; None when it does not exist."""
     try:
         with path.open("rb") as file:
             record = json.loads(file.read(FILE_BYTES_MAX))

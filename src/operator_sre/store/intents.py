@@ -1,4 +1,4 @@
-"""Permits used up and intents written down, in one transaction."""
+"""Intents: uses a permit and records the intent to run its action, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import UNCONFIRMED
 from operator_sre.store.repository import Repository, in_transaction, update_row
 from operator_sre.store.restraints import find_restraint
-from operator_sre.store.standing import count_use, is_rule_standing
+from operator_sre.store.standing_rules import count_use, is_rule_standing
 from operator_sre.store.workflows import workflow_refusal
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ OPEN_MAX = 1000
 
 
 class StoredIntents(Repository):
-    """What is about to run and what became of it."""
+    """Actions that are about to run, and their results."""
 
     @in_transaction
     def begin(
@@ -44,13 +44,14 @@ class StoredIntents(Repository):
         *,
         initiator: Initiator | None = None,
     ) -> Entry:
-        """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
+        """Use the permit and record the intent, in one transaction; PermitError otherwise."""
         rows, name, busy = transaction.rows, permit.fingerprint, False
         transaction.decisions.must_be_whole(rows)
-        # The entry that gave it, if the ledger has it.
+        # The entry that minted the permit, if the ledger has it.
         approvals = rows("SELECT approval FROM permits WHERE id = ?", (name,))
         keys = [permit_key(name, str(approval)) for (approval,) in approvals]
-        entries = [transaction.decisions.keyed(rows, key, Kind.PERMIT_MINTED) for key in keys]
+        decisions = transaction.decisions
+        entries = [decisions.entry_by_key(rows, key, Kind.PERMIT_MINTED) for key in keys]
         minted = entries[0] if entries else None
         refusal = _refusal(transaction, permit, minted)
         if not refusal and minted is not None:
@@ -75,17 +76,17 @@ class StoredIntents(Repository):
         )
 
     async def record_start(self, intent: Entry, process: Process) -> Entry:
-        """Record which process it became."""
+        """Record the process of a started action."""
         payload = {"process": to_json(process)}
         return await self._follow(intent, Kind.TOOL_STARTED, payload, once="started")
 
     async def end(self, intent: Entry, result: Result) -> Entry:
-        """Record what became of it, once; what the kernel refused was a miss of the gate."""
+        """Record the result once; a call that the kernel refused is also a miss of the gate."""
         payload = {"result": to_json(result)}
         entry = await self._follow(intent, Kind.TOOL_RESULT, payload, once="outcome")
         if result.blocked:
-            missed = {"action": intent.payload["action"], "blocked": list(result.blocked)}
-            await self._follow(intent, Kind.GATE_MISS, missed, once="miss")
+            miss = {"action": intent.payload["action"], "blocked": list(result.blocked)}
+            await self._follow(intent, Kind.GATE_MISS, miss, once="miss")
         return entry
 
     @in_transaction
@@ -111,7 +112,7 @@ class StoredIntents(Repository):
         )
 
     def open(self) -> Sequence[Entry]:
-        """Every intent of which nobody has recorded yet what became of it, oldest first."""
+        """Intents without a recorded result, oldest first."""
         rows = self._reader.rows(
             "SELECT seq, body, previous, hash FROM entries WHERE seq IN"
             " (SELECT seq FROM commands WHERE outcome = '' ORDER BY seq LIMIT ?) ORDER BY seq",
@@ -122,7 +123,7 @@ class StoredIntents(Repository):
 
 
 def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> str:
-    """What was minted counts, as the ledger has it: never what the holder or a row says of it."""
+    """Why a permit is not valid, by its entry in the ledger, whatever its holder or row claims."""
     name, rows = permit.fingerprint, transaction.rows
     stored = rows(
         "SELECT digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule,"
@@ -153,27 +154,19 @@ def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> 
             return "belongs to a claim that has ended"
     elif permit.run and (refusal := workflow_refusal(transaction, permit.run, epoch)):
         return refusal
-    if approval and not _is_approved(transaction, name, approval, version):
-        return "rests on an approval that is no longer valid"
+    if approval:
+        sql = "SELECT 1 FROM permits WHERE approval = ? AND used = 1"
+        known, spent = load_approval(transaction, approval), rows(sql, (approval,))
+        valid = (ApprovalState.APPROVED, version, name)
+        if known is None or spent or (known.state, known.version, known.permit) != valid:
+            return "rests on an approval that is no longer valid"
     if rule and not is_rule_standing(transaction, rule):
         return "rests on a standing rule that was revoked"
     return ""
 
 
-def _is_approved(transaction: Transaction, permit: str, approval: str, version: int) -> bool:
-    """Still a yes, the very one that was seen, and nothing else has come of it."""
-    known = load_approval(transaction, approval)
-    used = transaction.rows("SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,))
-    return (
-        known is not None
-        and not used
-        and known.state is ApprovalState.APPROVED
-        and (known.version, known.permit) == (version, permit)
-    )
-
-
 def mint_permit(connection: Connection, entry: Entry) -> None:
-    """A permit as it was given, by its fingerprint."""
+    """Store a permit by its fingerprint."""
     payload = entry.payload
     connection.execute(
         "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval,"
@@ -197,13 +190,13 @@ def mint_permit(connection: Connection, entry: Entry) -> None:
 
 
 def begin_intent(connection: Connection, entry: Entry) -> None:
-    """The permit is used up, and its command is about to run."""
+    """Mark the permit as used, and store its command."""
     update_row(connection, "permits", entry.payload["permit"], {"used": 1})
     start_command(connection, entry)
 
 
 def end_intent(connection: Connection, entry: Entry) -> None:
-    """What became of it."""
+    """Store the result of a command."""
     outcome = entry.payload["result"]["outcome"]
     update_row(connection, "permits", entry.payload["permit"], {"outcome": outcome})
     end_command(connection, entry)

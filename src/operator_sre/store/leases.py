@@ -1,4 +1,4 @@
-"""Who works on a ticket, and for how long."""
+"""Leases: which worker holds a ticket, and until when."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredBacklog", "StoredLeases", "drop_lease", "is_unfinished"]
 
-# What is said of every violation of a ticket.
+# Entries that state a proof of every violation of a ticket.
 _PROVEN = {Kind.TICKET_RESOLVED, Kind.TICKET_WATCHED}
 
 
 class StoredLeases(Repository):
-    """Who works on a ticket, for how long."""
+    """Leases of workers on tickets."""
 
     @in_transaction
     def claim(
@@ -42,7 +42,7 @@ class StoredLeases(Repository):
         ticket: int = 0,
         subjects: Sequence[str] | None = None,
     ) -> Ticket | None:
-        """Take that ticket, or the most urgent that nobody works on or whose worker is gone."""
+        """Claim this ticket, or the most urgent that is free or whose worker is gone."""
         rows, now = transaction.rows, transaction.now().timestamp()
         while claimable := _claimable(rows, now, limit=1, ticket=ticket, subjects=subjects):
             known = claimable[0]
@@ -65,7 +65,7 @@ class StoredLeases(Repository):
 
     @in_transaction
     def renew(self, transaction: Transaction, ticket: Ticket, *, lease_s: float) -> bool:
-        """Keep it; False when somebody else has it by now."""
+        """Extend the lease; False when another worker has claimed the ticket."""
         done = transaction.connection.execute(
             "UPDATE leases SET until = ? WHERE ticket = ? AND epoch = ?",
             (transaction.now().timestamp() + lease_s, ticket.id, ticket.epoch),
@@ -84,16 +84,17 @@ class StoredLeases(Repository):
         approval: str = "",
         category: str = "",
     ) -> None:
-        """Give it back; another may claim it after `wait_s`, or when that request is answered.
+        """Release a ticket; others may claim it after `wait_s`, or once `approval` is decided.
 
-        Parked work `counts` as no attempt. `category` says why it failed, where it did.
+        Work that was only parked does not count as an attempt: `counts` is then False. `category`
+        is that of the failure, if there was one.
         """
         _must_stand(transaction, ticket)
         drop_lease(transaction, ticket)
         if approval:
             known = load_approval(transaction, approval)
             if known is None or known.state is not ApprovalState.PENDING:
-                wait_s = 0.0  # it is answered
+                wait_s = 0.0  # it was decided
         payload = {
             "reason": reason,
             "not_before": transaction.now().timestamp() + wait_s,
@@ -105,13 +106,13 @@ class StoredLeases(Repository):
 
     @in_transaction
     def end(self, transaction: Transaction, ticket: Ticket, *drafts: Draft) -> Entry:
-        """Record how it ended, if it still stands as the caller saw it; ConflictError if not.
+        """Record how work on a ticket ended; ConflictError when the claim was lost.
 
-        To say that it holds again, the caller has to have seen every violation of it.
+        A proof is refused when the ticket has violations that the caller has not seen.
         """
         _must_stand(transaction, ticket)
         if any(draft.kind in _PROVEN for draft in drafts):
-            # A proof covers what the ticket held then; what was added since was never proven.
+            # A proof does not cover violations that were added later.
             now = load_ticket(transaction, ticket.id)
             if {violation.key for violation in now.violations} != {
                 violation.key for violation in ticket.violations
@@ -126,31 +127,31 @@ class StoredLeases(Repository):
 
 
 class StoredBacklog:
-    """What an engine can hand out."""
+    """The tickets that an engine can hand out."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
 
     def waiting(self, *, limit: int) -> Sequence[Ticket]:
-        """Tickets that could be claimed this moment, the most urgent and oldest first."""
+        """Claimable tickets, the most urgent and oldest first."""
         return _claimable(self._reader.rows, self._clock.now().timestamp(), limit=limit)
 
 
 def _claimable(
     rows: Rows, now: float, *, limit: int, ticket: int = 0, subjects: Sequence[str] | None = None
 ) -> list[Ticket]:
-    """Tickets that nobody works on or whose worker is gone, most urgent first; or that one.
+    """Tickets that are free or whose worker is gone, most urgent first; or the one given.
 
-    Of these subjects only, where any are given.
+    Only those of `subjects`, unless it is None.
     """
-    words = " AND tickets.id = ?" if ticket else ""
+    clauses = " AND tickets.id = ?" if ticket else ""
     values: list[object] = [ticket] if ticket else []
     if subjects is not None:
-        words += f" AND subject IN ({marks(subjects) or 'NULL'})"
+        clauses += f" AND subject IN ({marks(subjects) or 'NULL'})"
         values += subjects
-    order = f"{words} ORDER BY severity_rank DESC, tickets.id LIMIT ?"
-    # Each in the order of the index, so that one of a thousand is found without the others.
+    order = f"{clauses} ORDER BY severity_rank DESC, tickets.id LIMIT ?"
+    # Each query follows the order of the index, so that it reads only the rows of its limit.
     free = read_tickets(
         rows,
         f"{TICKETS} WHERE state = 'open' AND not_before <= ? AND paused_until <= ?{order}",
@@ -162,18 +163,18 @@ def _claimable(
         f" WHERE state = 'claimed' AND coalesce(leases.until, 0) <= ?{order}",
         (now, *values, limit),
     )
-    return sorted([*free, *left], key=lambda one: (-one.severity.rank, one.id))[:limit]
+    return sorted([*free, *left], key=lambda found: (-found.severity.rank, found.id))[:limit]
 
 
 def is_unfinished(transaction: Transaction, ticket: Ticket) -> bool:
-    """True when the ticket's last run did not come to an end."""
+    """True when the ticket's last run has not finished."""
     return bool(
         transaction.rows("SELECT 1 FROM runs WHERE id = ? AND state = 'running'", (ticket.run,))
     )
 
 
 def _give_up(transaction: Transaction, ticket: Ticket) -> None:
-    """A person has to look; an unfinished run ends as its worker said, or with its worker."""
+    """Escalate a ticket without attempts left, and finish its run as failed."""
     drop_lease(transaction, ticket)
     withdraw_requests(transaction, ticket.run, "the ticket was escalated")
     reason = f"{ticket.attempts} attempts ended without a proof. A person has to take over."
@@ -205,5 +206,5 @@ def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
 
 
 def drop_lease(transaction: Transaction, ticket: Ticket) -> None:
-    """Nobody works on it by its lease any more."""
+    """Delete the lease on a ticket."""
     transaction.connection.execute("DELETE FROM leases WHERE ticket = ?", (ticket.id,))

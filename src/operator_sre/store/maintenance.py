@@ -1,4 +1,4 @@
-"""Everything that is done to a store as a whole."""
+"""Maintenance of a whole store: check, rebuild, backup, restore, migrate and purge."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Maintenance"]
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """A store in the hands of a person. `backups` is where backups go that nobody asked for."""
+    """Maintenance of one store. Automatic backups go to `backups`."""
 
     database: Maintained
     rules: Rules
     backups: Path
 
     def check(self, *, progress: Progress) -> CheckReport:
-        """Look everything through; nothing is changed."""
+        """Check everything; changes nothing."""
         self._must_exist()
         return check(self.database, progress=progress)
 
     def rebuild(self, *, progress: Progress) -> tuple[Difference, ...]:
-        """Make the projections anew; returns how the old ones differed."""
+        """Rebuild the projections from the ledger, and return how the old ones differed."""
         self._must_exist()
         return rebuild(self.database, progress=progress)
 
@@ -52,11 +52,21 @@ class Maintenance:
         by: Actor | None = None,
         reason: str = "",
     ) -> Restored:
-        """Fill an empty or absent store; with `force` what is there is saved first.
+        """Fill an empty or absent store; with `force` its contents are saved first.
 
-        It is recorded in the restored store, whose head is the one that counts from here on.
+        The restored store records it, and its head counts from now on.
         """
-        kept = self._head_before()
+        # The newest head of the store, or the last head that this home has seen.
+        kept: tuple[int, str] = (0, "")
+        with suppress(StoreError):
+            read = self.rules.head.read() if self.rules.head is not None else None
+            kept = (read[0], read[1].hex()) if read else kept
+        with suppress(StoreError, *self.database.failures):
+            if self.database.version():
+                with closing(self.database.reader()) as connection:
+                    last = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
+                    row = connection.execute(last).fetchone()
+                    kept = max(kept, (int(row[0]), bytes(row[1]).hex()) if row else (0, ""))
         done = restore(
             self.database,
             file,
@@ -87,23 +97,8 @@ class Maintenance:
                 self.rules.head.write((entry.seq, bytes.fromhex(entry.hash)))
         return done
 
-    def _head_before(self) -> tuple[int, str]:
-        """The head of what is there, or the one that this home has seen last."""
-        kept: tuple[int, str] = (0, "")
-        with suppress(StoreError):
-            read = self.rules.head.read() if self.rules.head is not None else None
-            kept = (read[0], read[1].hex()) if read else kept
-        with suppress(StoreError, *self.database.failures):
-            if self.database.version():
-                with closing(self.database.reader()) as connection:
-                    last = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
-                    row = connection.execute(last).fetchone()
-                    there = (int(row[0]), bytes(row[1]).hex()) if row else (0, "")
-                    kept = max(kept, there)
-        return kept
-
     def migrate(self) -> Migrated:
-        """Bring the tables up to this program, with a backup first."""
+        """Migrate the tables to the version of this program, with a backup first."""
 
         def save() -> Path:
             path = self._free_path("migrate")
@@ -112,7 +107,7 @@ class Maintenance:
         return migrate(self.database, backup=save)
 
     def plan(self, before: datetime) -> PurgePlan:
-        """What a purge would take now."""
+        """The plan of a purge now."""
         self._must_exist()
         with (
             explain_failures(self.database, "The store could not be read"),
@@ -122,11 +117,11 @@ class Maintenance:
             return plan_purge(connection, before)
 
     def purge(self, plan: PurgePlan, *, by: Actor, progress: Progress) -> Entry:
-        """Take away what the plan says, and record it."""
+        """Purge the entries of the plan, and record it."""
         return purge(self.database, self.rules, plan, by=by, progress=progress)
 
     def tidy(self) -> bool:
-        """Let go of what a purge could not yet; False while it may still be on the disk."""
+        """Finish an earlier purge; False while purged data may still be on the disk."""
         try:
             return self.database.tidy()
         except self.database.failures:
@@ -142,7 +137,7 @@ class Maintenance:
         must_be_current(version, self.database.place)
 
     def _free_path(self, why: str) -> Path:
-        """A file of its own for what was there before."""
+        """A new path for an automatic backup."""
         try:
             self.backups.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""From one version of the tables to the next: all steps in one transaction, a backup first."""
+"""Migrates the tables to a newer version: all steps in one transaction, with a backup first."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["MIGRATIONS", "Migrated", "Migration", "migrate", "must_be_current"]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step: it leads to `version` from the one before.
+    """One step, to `version` from the version before.
 
-    `step` gets a session inside a transaction and a function that puts a statement into the words
-    of the database; it never touches the bytes of an entry.
+    `step` gets a session inside a transaction and a function that renders the type names of a
+    statement. It never changes the bytes of an entry.
     """
 
     version: int
@@ -27,13 +27,13 @@ class Migration:
     step: Callable[[Connection, Callable[[str], str]], None]
 
 
-# One for each version behind the first. A released one is never changed.
+# One for each version after the first. A released migration never changes.
 MIGRATIONS: tuple[Migration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What a migration did; nothing, and no backup, when the tables were new enough."""
+    """The steps of a migration; none, and no backup, when the tables were new enough."""
 
     before: int
     after: int
@@ -42,7 +42,7 @@ class Migrated:
 
 
 def must_be_current(version: int, place: str, *, current: int = SCHEMA_VERSION) -> None:
-    """StoreError when a store has to be migrated first, or is newer than this program."""
+    """StoreError when a store needs a migration, or is newer than this program."""
     if version > current:
         raise StoreError(
             f"{place!r} was written by a newer Operator (schema {version}).",
@@ -61,7 +61,7 @@ def migrate(
     backup: Callable[[], Path],
     migrations: Sequence[Migration] = MIGRATIONS,
 ) -> Migrated:
-    """Bring the tables up to the last migration. A step that fails undoes all of them."""
+    """Apply all newer migrations. A step that fails undoes all of them."""
     newest = migrations[-1].version if migrations else SCHEMA_VERSION
     version = database.version()
     if version in (0, newest):
@@ -71,8 +71,8 @@ def migrate(
     step = "no step"
     with closing(database.session()) as connection:
         try:
-            # Nobody writes from here on, so that the backup is what the steps begin with; and who
-            # waited here while another process migrated finds nothing left to do.
+            # The transaction keeps other writers out, so that the backup holds what the steps start
+            # from. A process that waited here for another migration finds nothing to do.
             database.begin(connection)
             version = database.version()
             steps = [migration for migration in migrations if migration.version > version]
@@ -82,7 +82,7 @@ def migrate(
             saved = backup()
             for migration in steps:
                 step = f"step {migration.version} ({migration.summary})"
-                migration.step(connection, database.worded)
+                migration.step(connection, database.render)
                 database.mark(connection, migration.version)
             connection.execute("COMMIT")
         except database.failures as error:

@@ -1,4 +1,4 @@
-"""Patterns."""
+"""Patterns of commands: those of people, and what they did with learned ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _INSERT = "INSERT INTO patterns (name, body, hidden, uses) VALUES (?, ?, ?, ?)"
 
 
 class StoredPatterns(Repository):
-    """Patterns that people made, and what they did with those that were learned."""
+    """Patterns made by people, and their use of learned ones."""
 
     def notes(self) -> Sequence[PatternNote]:
-        """Everything that the ledger holds under a name, by name."""
+        """All patterns and notes about them, by name."""
         rows = self._reader.rows("SELECT name, body, hidden, uses FROM patterns ORDER BY name")
         return [
             PatternNote(
@@ -39,7 +39,7 @@ class StoredPatterns(Repository):
 
     @in_transaction
     def create(self, transaction: Transaction, pattern: Pattern, *, by: str) -> None:
-        """Remember a pattern. ConflictError when there is one of that name."""
+        """Create a pattern. ConflictError when the name exists."""
         sql = "SELECT 1 FROM patterns WHERE name = ? AND hidden = 0 AND body <> ''"
         if transaction.rows(sql, (plain(pattern.name),)):
             raise ConflictError(
@@ -50,30 +50,30 @@ class StoredPatterns(Repository):
         transaction.append(draft_of_user(Kind.PATTERN_CREATED, payload, by))
 
     async def use(self, name: str, *, lines: Sequence[str], level: str, by: str) -> None:
-        """Record that somebody filled it in, with what came out and how it was judged."""
+        """Record the use of a pattern, with the resulting lines and their level."""
         payload = {"name": name, "lines": list(lines), "level": level}
         await self._writer.append(draft_of_user(Kind.PATTERN_USED, payload, by))
 
     async def hide(self, name: str, *, reason: str, by: str) -> None:
-        """Offer it no more; what is in the ledger stays there."""
+        """Hide a pattern; its entries stay in the ledger."""
         payload = {"name": name, "reason": reason}
         await self._writer.append(draft_of_user(Kind.PATTERN_DELETED, payload, by))
 
 
 def create_pattern(connection: Connection, entry: Entry) -> None:
-    """A person's pattern, also in place of what was known by its name."""
+    """Store a pattern, replacing any of its name."""
     pattern = entry.payload["pattern"]
     again = " ON CONFLICT (name) DO UPDATE SET body = excluded.body, hidden = 0, uses = 0"
     connection.execute(_INSERT + again, (plain(pattern["name"]), json.dumps(pattern), 0, 0))
 
 
 def use_pattern(connection: Connection, entry: Entry) -> None:
-    """It was filled in once more."""
+    """Count a use of a pattern."""
     again = " ON CONFLICT (name) DO UPDATE SET uses = patterns.uses + 1"
     connection.execute(_INSERT + again, (plain(entry.payload["name"]), "", 0, 1))
 
 
 def hide_pattern(connection: Connection, entry: Entry) -> None:
-    """It is offered no more."""
+    """Mark a pattern as hidden."""
     again = " ON CONFLICT (name) DO UPDATE SET hidden = 1"
     connection.execute(_INSERT + again, (plain(entry.payload["name"]), "", 1, 0))

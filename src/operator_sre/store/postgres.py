@@ -32,12 +32,12 @@ STATEMENT_S = 60
 # A process that is stopped in the middle of a transaction keeps all other writers waiting: the
 # server ends its session before they give up. It cannot do so in a pipeline (see Session).
 IDLE_S = 5
-# The server enforces those limits only while it works. We wait so much longer for one that hangs:
-# whoever closes the store would wait for it without end.
+# The server enforces these limits only while it works. A client waits this much longer for a server
+# that hangs, because closing the store would wait for it without end.
 HANGING_S = 10.0
 FETCH_ROWS = 100
-# Half of a lock's name; the other half is the schema, so that two stores in one database do not
-# wait for each other. Whoever takes both takes that of the writers first.
+# Half of the name of a lock; the other half is the schema, so that two stores in one database do
+# not wait for each other. A session that needs both takes the lock of the writers first.
 LOCK = 0x0F5EC0DE
 INDEX_LOCK = LOCK + 1
 _TYPES = {
@@ -55,7 +55,7 @@ _LIMITS: Mapping[str, str | int] = {
     "tcp_user_timeout": 30_000,
 }
 _SECRET = ("password", "sslpassword")
-# A role may have other defaults. Ours are: durable, and no older than the lock that was waited for.
+# A role may have other defaults. Operator needs durable commits, and a snapshot after the lock.
 _DURABLE = (
     "SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') = 'off'"
@@ -80,18 +80,20 @@ def bind(value: object) -> object:
 
 
 class _Bounded(psycopg.Connection[Any]):
-    """A connection that waits for an answer only so long."""
+    """A connection with a limit on the wait for each answer."""
 
     answer_s_max: float | None = None
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
-        """Carry on with an exchange until it is over; OperationalError when that takes too long."""
+        """Continue an exchange until it ends; OperationalError when that takes too long."""
         limit_s = self.answer_s_max
-        return super().wait(gen if limit_s is None else _bounded(gen, limit_s), *args, **kwargs)
+        return super().wait(
+            gen if limit_s is None else _limit_exchange(gen, limit_s), *args, **kwargs
+        )
 
 
-def _bounded(gen: Generator[Any, Any, T], limit_s: float) -> Generator[Any, Any, T]:
-    """The same exchange, which the driver resumes every tenth of a second, for so long at most."""
+def _limit_exchange(gen: Generator[Any, Any, T], limit_s: float) -> Generator[Any, Any, T]:
+    """The same exchange with a time limit; the driver resumes it every tenth of a second."""
     ends = time.monotonic() + limit_s
     try:
         state = next(gen)
@@ -106,7 +108,7 @@ def _bounded(gen: Generator[Any, Any, T], limit_s: float) -> Generator[Any, Any,
 
 
 class Session:
-    """One session, opened anew when the server has ended it while nothing was under way."""
+    """One session, reopened when the server has ended it outside of a transaction."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], first: str) -> None:
         self._connect = connect
@@ -122,7 +124,7 @@ class Session:
         return cursor
 
     def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
-        """Do for many rows what a statement does for one, in as few round trips as possible.
+        """Execute a statement for many rows, in as few round trips as possible.
 
         The driver's own `executemany` opens a pipeline. The server applies no idle timeout inside a
         pipeline, nor after it until the next statement: a process that is paused there would hold
@@ -132,18 +134,18 @@ class Session:
             self.execute(text, values)
 
     def script(self, text: str) -> None:
-        """Several statements without values, in one go."""
+        """Execute several statements without values in one round trip."""
         self._run(lambda raw: raw.execute(text.encode(), prepare=False))
 
     def stream(self, sql: str, *, at_once: int) -> Iterator[Sequence[Any]]:
-        """The rows of a query inside a transaction, so many of them at a time."""
+        """The rows of a query inside a transaction, fetched in parts."""
         with self._raw.cursor("streamed", binary=True) as cursor:
             cursor.itersize = at_once
             yield from cursor.execute(sql.encode())
 
     @property
     def in_transaction(self) -> bool:
-        """True when a transaction is under way."""
+        """True inside a transaction."""
         return self._raw.pgconn.transaction_status != TransactionStatus.IDLE
 
     def close(self) -> None:
@@ -152,7 +154,7 @@ class Session:
 
     def _open(self) -> psycopg.Connection[Any]:
         raw = self._connect()
-        # A number or a text has one type, whatever its size, so that statements are planned once.
+        # Numbers and texts have one type each, whatever their size, so that plans are reused.
         raw.adapters.register_dumper(int, Int8Dumper)
         raw.adapters.register_dumper(str, StrDumper)
         try:
@@ -169,7 +171,7 @@ class Session:
         except psycopg.OperationalError:
             if not (idle and self._raw.closed):
                 raise
-        # The server was restarted, or a firewall forgot us; nothing was under way that is lost.
+        # The server was restarted, or a firewall dropped the idle connection: nothing is lost.
         self._raw = self._open()
         return call(self._raw)
 
@@ -208,7 +210,7 @@ class PostgresDatabase:
         try:
             self._given = conninfo_to_dict(url)
         except psycopg.Error:
-            # What the driver says quotes the URL, password and all.
+            # The driver's message quotes the URL with its password.
             raise ConfigError(
                 "The address of the store is not a valid PostgreSQL URL.",
                 next_step="Use the form postgresql://user@host:5432/database.",
@@ -226,21 +228,21 @@ class PostgresDatabase:
         return f"postgresql://{who}{host}{behind}/{name}"
 
     def prepare(self) -> None:
-        """Make the tables on first use. A schema that is not ours is left as it is."""
+        """Create the tables on first use. A schema of another program stays unchanged."""
         version = self.version()
         if version:
             must_be_current(version, self.place)
             return
         with self._explain_failures(), closing(self.session()) as session:
             self.begin(session)
-            if not self._own_version(session):  # nobody else has made them meanwhile
-                session.script(self.worded(SCHEMA))
+            if not self._own_version(session):  # unless another process has created them meanwhile
+                session.script(self.render(SCHEMA))
                 session.execute("CREATE TABLE operator_store (version BIGINT NOT NULL)")
                 session.execute("INSERT INTO operator_store VALUES (?)", (SCHEMA_VERSION,))
             session.execute("COMMIT")
 
     def version(self) -> int:
-        """The version of its tables, 0 where there are none. Refuses what is not ours."""
+        """The version of its tables, 0 without tables. Refuses those of another program."""
         with self._explain_failures(), closing(self.reader()) as session:
             return self._own_version(session)
 
@@ -253,9 +255,9 @@ class PostgresDatabase:
         return self._session("SET default_transaction_read_only = on", limit_s=STATEMENT_S)
 
     def indexer(self) -> Connection:
-        """The session of whoever fills the index: whole after a crash, but not on the disk at once.
+        """The session of the indexer, which commits without waiting for the disk.
 
-        Losing a step is no harm: how far the index is, is lost with it.
+        Losing a step in a crash does no harm: the recorded progress is lost with it.
         """
         return self._session("SET synchronous_commit = off", limit_s=STATEMENT_S)
 
@@ -264,9 +266,9 @@ class PostgresDatabase:
         return self._session(limit_s=0)
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
-        """Begin a transaction that no other writer can be in, on whatever machine.
+        """Begin a transaction that no other writer can be in, on any machine.
 
-        Talking to a server is waiting, so without `wait` it does not begin at all.
+        A round trip to the server is a wait, so without `wait` it does not begin at all.
         """
         if not wait:
             return False
@@ -275,17 +277,17 @@ class PostgresDatabase:
         return True
 
     def hold_index(self, connection: Connection, *, afresh: bool = False) -> None:
-        """Whoever fills the index has a lock of its own, so that writers do not wait for it."""
-        del afresh  # it is forgotten in the very transaction that takes texts away
+        """Take the lock of the index, which is another one than that of the writers."""
+        del afresh  # a purge forgets the index in its own transaction
         assert isinstance(connection, Session)
         begin = "" if connection.in_transaction else f"{_BEGIN}; "
         connection.script(f"{begin}{_TAKE.format(INDEX_LOCK)}")
 
     def distrust_index(self, error: Exception) -> None:
-        """The server mends its own tables, or nobody does."""
+        """Does nothing: the index is a table of the server, which an error does not damage."""
 
     def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Take the index away, when the transaction is committed."""
+        """Drop the index, together with the transaction."""
         self.hold_index(connection)
         for table in tables:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -293,27 +295,27 @@ class PostgresDatabase:
     def snapshot(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment to its end."""
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        connection.execute("SELECT 1").fetchone()  # from here on
+        connection.execute("SELECT 1").fetchone()  # the first query takes the snapshot
 
     def stream(self, connection: Connection, sql: str) -> Iterator[Sequence[Any]]:
-        """The rows of a query, a few at a time."""
+        """The rows of a query, fetched in parts."""
         assert isinstance(connection, Session)
         return connection.stream(sql, at_once=FETCH_ROWS)
 
-    def worded(self, sql: str) -> str:
-        """A statement with the names that types have here.
+    def render(self, sql: str) -> str:
+        """Replace type names such as `{int}` with those of PostgreSQL.
 
-        Text is ordered by its bytes, as SQLite does it, and no new version of a locale can upset
-        an index.
+        Text is ordered by its bytes as in SQLite, so that no new version of a locale can break an
+        index.
         """
         return sql.format(**_TYPES).replace(" TEXT", ' TEXT COLLATE "C"')
 
     def mark(self, connection: Connection, version: int) -> None:
-        """Say how old the tables are from now on."""
+        """Store the version of the tables."""
         connection.execute("UPDATE operator_store SET version = ?", (version,))
 
     def problems(self, connection: Connection) -> list[str]:
-        """Tables and indexes that are missing or not valid, and pages that cannot be read."""
+        """Missing or invalid tables and indexes, and unreadable pages."""
         rows = connection.execute(
             "SELECT relname, coalesce(indisvalid AND indisready, true) FROM pg_class"
             " LEFT JOIN pg_index ON indexrelid = pg_class.oid"
@@ -334,11 +336,11 @@ class PostgresDatabase:
         return problems
 
     def tidy(self) -> bool:
-        """Nothing is owed: whoever reads keeps nobody here from giving dead rows back later."""
+        """Nothing is left to do: readers do not keep the server from removing dead rows."""
         return True
 
     def settle(self, connection: Connection) -> bool:
-        """Give dead rows back, and let numbers go on behind those that were copied in."""
+        """Remove dead rows, and set the sequence after copied numbers."""
         connection.execute(
             "SELECT setval(pg_get_serial_sequence('observations', 'id'),"
             " (SELECT coalesce(max(id), 0) + 1 FROM observations), false)"
@@ -374,7 +376,7 @@ class PostgresDatabase:
                 f"No schema of the search path of {self.place!r} exists.",
                 next_step="Create it first: CREATE SCHEMA name",
             )
-        # One statement, which sees all of the tables that somebody else is making, or none.
+        # One statement sees all tables that another process is creating, or none of them.
         rows = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         ).fetchall()

@@ -1,4 +1,4 @@
-"""What follows from an entry: the rows that answer questions quickly."""
+"""Updates the projections: the rows that follow from each kind of entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operator_sre.store import (
     restraints,
     runs,
     silences,
-    standing,
+    standing_rules,
     tickets,
     tokens,
     workflows,
@@ -47,8 +47,8 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.APPROVAL_REQUESTED: approvals.request_approval,
     Kind.APPROVAL_ESCALATED: approvals.escalate_approval,
     Kind.APPROVAL_DECIDED: approvals.decide_approval,
-    Kind.RULE_ADDED: standing.add_rule,
-    Kind.RULE_REVOKED: standing.revoke_rule,
+    Kind.RULE_ADDED: standing_rules.add_rule,
+    Kind.RULE_REVOKED: standing_rules.revoke_rule,
     Kind.PERMIT_MINTED: intents.mint_permit,
     Kind.TOOL_CALL: intents.begin_intent,
     Kind.TOOL_RESULT: intents.end_intent,
@@ -80,12 +80,12 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TOKEN_REVOKED: tokens.revoke_token,
 }
 PROJECTED = frozenset(_FOLLOWS)
-# From these only what was paid for follows, and they are most of what a ledger holds.
+# Only paid answers and summaries have a row, but these kinds are most of a ledger.
 _PAID = frozenset({Kind.REASONING, Kind.SUMMARY})
 
 
 def project(connection: Connection, entry: Entry) -> None:
-    """Bring the projections up to an entry. Reads nothing but the entry and the rows before it."""
+    """Apply an entry to the projections. It depends only on the entry and the rows before it."""
     follow = _FOLLOWS.get(entry.kind)
     if follow is not None:
         follow(connection, entry)

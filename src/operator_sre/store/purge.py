@@ -1,4 +1,4 @@
-"""Retention: the bytes of old entries go, their digests stay, and the chain still verifies."""
+"""Retention: purges the bytes of old entries; their digests stay, so that the chain verifies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from operator_sre.store.transaction import Rules, Transaction
 __all__ = ["PurgePlan", "plan_purge", "purge"]
 
 PAGE = 5_000
-# `verify` needs the one, and the other says what retention did.
+# `verify` needs the first kind, and the second records what retention did.
 _KEPT = frozenset({Kind.SEGMENT_STARTED.value, Kind.PURGED.value})
 _OVER = tuple(state.value for state in TicketState if not state.live)
-# What old thoughts cost may go with them: nobody asks for the spending of a day long ago.
+# The spending of purged runs is not needed any more.
 _PROJECTED = frozenset(kind.value for kind in PROJECTED - {Kind.REASONING, Kind.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """What would be purged: whole stories that are over, and whose last entry is old enough."""
+    """The entries to purge: those of closed tickets and ended runs that are old enough."""
 
     before: datetime
     entries: int
@@ -42,9 +42,9 @@ class PurgePlan:
     runs: frozenset[str]
 
     def takes(self, kind: str, at: float, ticket: int | None, run: str) -> bool:
-        """Whether an entry goes. Pure.
+        """Whether to purge an entry. Pure.
 
-        An entry belongs to its ticket, or to its run, or to nobody; what belongs to nobody stays
+        An entry belongs to its ticket, otherwise to its run. An entry that belongs to neither stays
         when rows of a table follow from it.
         """
         if kind in _KEPT or at >= self.before.timestamp():
@@ -55,7 +55,7 @@ class PurgePlan:
 
 
 def plan_purge(connection: Connection, before: datetime) -> PurgePlan:
-    """What a purge would take now; inside a transaction."""
+    """Plan a purge, inside a transaction."""
     over = connection.execute(
         f"SELECT id FROM tickets WHERE state IN ({marks(_OVER)}) AND NOT EXISTS"  # noqa: S608
         " (SELECT 1 FROM violations WHERE violations.ticket = tickets.id AND live = 1)"
@@ -88,9 +88,9 @@ def plan_purge(connection: Connection, before: datetime) -> PurgePlan:
 def purge(
     database: Maintained, rules: Rules, plan: PurgePlan, *, by: Actor, progress: Progress
 ) -> Entry:
-    """Take the bytes away and record it, in one transaction; ConflictError if the plan is stale.
+    """Purge the bytes and record it, in one transaction; ConflictError if the plan is stale.
 
-    The projections without them are made beforehand, so that others wait only a moment.
+    The new projections are built before the transaction, so that it stays short.
     """
     with (
         explain_failures(database, "Nothing was purged"),
@@ -132,7 +132,7 @@ def purge(
 
 
 def _find_taken(connection: Connection, plan: PurgePlan) -> Iterator[tuple[int, int]]:
-    """The number and the size of every entry that goes."""
+    """The number and the size of every entry to purge."""
     seq = 0
     sql = (
         "SELECT seq, kind, at, ticket, run, length(body) FROM entries"

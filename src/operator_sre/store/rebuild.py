@@ -1,4 +1,4 @@
-"""Projections made anew from the ledger, beside the stored ones, and what differs or is wrong."""
+"""Rebuilds the projections from the ledger, and compares them with the stored ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROBLEMS_MAX = 100
 Progress = Callable[[int], None]
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]
-# What bytes that are no entry of ours can make a projection raise.
+# The errors that a projection can raise for bytes that are not a valid entry.
 _UNREADABLE = (
     *(AttributeError, LookupError, TypeError, ValueError),
     *(msgspec.MsgspecError, sqlite3.Error),
@@ -47,7 +47,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """A stored entry as it lies, with the columns that were derived from its bytes."""
+    """A stored row of an entry, with the columns that were derived from its bytes."""
 
     seq: int
     body: bytes | None
@@ -63,7 +63,7 @@ class RawRow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Rows of one table that the ledger has and the table not, the other way round, and others."""
+    """How many rows of a table are missing, extra or changed in comparison with the ledger."""
 
     table: str
     missing: int
@@ -72,12 +72,12 @@ class Difference:
 
     @property
     def rows(self) -> int:
-        """How many rows differ in any way."""
+        """How many rows differ."""
         return self.missing + self.extra + self.changed
 
 
 def walk(connection: Connection, after: int = 0) -> Iterator[RawRow]:
-    """Every entry behind `after`, oldest first, in pages."""
+    """Every entry after `after`, oldest first, read in pages."""
     sql = (
         "SELECT seq, body, digest, previous, hash, kind, at, ticket, run, actor"
         " FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
@@ -88,7 +88,7 @@ def walk(connection: Connection, after: int = 0) -> Iterator[RawRow]:
 
 
 class Rebuilt:
-    """All projections anew, in a database of their own; nobody is kept from writing meanwhile."""
+    """New projections in a database of their own, so that writers of the store do not wait."""
 
     def __init__(self) -> None:
         self._scratch = scratch(*PROJECTIONS)
@@ -96,17 +96,17 @@ class Rebuilt:
         self.seq = 0
 
     def take(self, row: RawRow) -> None:
-        """Follow one more entry. LedgerDamagedError when its bytes are not what was written."""
+        """Apply one more entry. LedgerDamagedError when its bytes do not match its hash."""
         self.seq = row.seq
         if row.body is None:
             return
         if digest_of_body(row.body) != row.digest:
-            raise _damaged(row.seq, "its bytes do not match its hash")
+            raise _damage(row.seq, "its bytes do not match its hash")
         try:
             if Kind(record_from(row.body)["kind"]) in PROJECTED:
                 project(self._scratch, entry_from(row.seq, row.body, row.previous, row.hash))
         except _UNREADABLE as error:
-            raise _damaged(row.seq, sentence(error)) from error
+            raise _damage(row.seq, sentence(error)) from error
 
     def differences(self, database: Maintained, connection: Connection) -> tuple[Difference, ...]:
         """How the stored projections differ, by table; inside a transaction."""
@@ -114,9 +114,9 @@ class Rebuilt:
         return tuple(table.difference for table in compared if table.difference.rows)
 
     def adopt(self, database: Maintained, connection: Connection) -> tuple[Difference, ...]:
-        """Make the stored projections the same; returns how they differed."""
-        found = [_compare(self._scratch, database, connection, table) for table in PROJECTIONS]
-        for compared in found:
+        """Replace the stored projections, and return how they differed."""
+        tables = [_compare(self._scratch, database, connection, table) for table in PROJECTIONS]
+        for compared in tables:
             table = compared.difference.table
             where = " AND ".join(f"{name} = ?" for name in LAYOUT.key(table))
             sql = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
@@ -126,18 +126,18 @@ class Rebuilt:
                 keys = compared.insert[start : start + BATCH]
                 rows = [self._scratch.execute(select, key).fetchone() for key in keys]
                 connection.executemany(LAYOUT.insert(table), rows)
-        return tuple(one.difference for one in found if one.difference.rows)
+        return tuple(table.difference for table in tables if table.difference.rows)
 
     def close(self) -> None:
-        """Throw it away."""
+        """Delete it."""
         self._scratch.close()
 
 
 def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ...]:
-    """Make all projections anew in one transaction; returns how the old ones differed.
+    """Rebuild all projections in one transaction, and return how the old ones differed.
 
-    The long part is done beforehand: others wait only while the last entries are followed and
-    what differs is replaced.
+    The long part comes before the transaction: writers wait only while the last entries are applied
+    and changed rows are replaced.
     """
     with (
         explain_failures(database, "The store could not be rebuilt"),
@@ -151,7 +151,7 @@ def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ..
             if row.seq % PAGE == 0:
                 progress(row.seq)
         database.begin(connection)
-        # What was followed without a lock holds, unless retention took entries away meanwhile.
+        # The entries read without a lock are still the same, unless a purge ran meanwhile.
         sql = "SELECT seq FROM entries WHERE seq > ? AND kind = ? LIMIT 1"
         behind = (int(head[0]) if head else 0, Kind.PURGED.value)
         if connection.execute(sql, behind).fetchone():
@@ -160,7 +160,7 @@ def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ..
             rebuilt.take(row)
         found = rebuilt.adopt(database, connection)
         if found:
-            forget_index(database, connection)  # it may have words of rows that are no more
+            forget_index(database, connection)  # it may have words of replaced rows
         connection.execute("COMMIT")
     progress(rebuilt.seq)
     return found
@@ -176,7 +176,7 @@ class _Compared:
 def _compare(
     fresh: Connection, database: Maintained, connection: Connection, table: str
 ) -> _Compared:
-    """Both tables side by side, in the order of their keys."""
+    """Compare two tables side by side, in the order of their keys."""
     key = LAYOUT.key(table)
     sql = f"{LAYOUT.select(table)} ORDER BY {', '.join(key)}"
     places = [LAYOUT.columns(table).index(name) for name in key]
@@ -184,19 +184,19 @@ def _compare(
     missing: list[Key] = []
     extra: list[Key] = []
     changed: list[Key] = []
-    one, other = _next(mine, places), _next(theirs, places)
-    while one or other:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            missing.append(one[0])
-            one = _next(mine, places)
-        elif one is None or other[0] < one[0]:
-            extra.append(other[0])
-            other = _next(theirs, places)
+    new, old = _next(mine, places), _next(theirs, places)
+    while new or old:
+        if old is None or (new is not None and new[0] < old[0]):
+            assert new is not None
+            missing.append(new[0])
+            new = _next(mine, places)
+        elif new is None or old[0] < new[0]:
+            extra.append(old[0])
+            old = _next(theirs, places)
         else:
-            if one[1] != other[1]:
-                changed.append(one[0])
-            one, other = _next(mine, places), _next(theirs, places)
+            if new[1] != old[1]:
+                changed.append(new[0])
+            new, old = _next(mine, places), _next(theirs, places)
     difference = Difference(table, len(missing), len(extra), len(changed))
     return _Compared(difference, [*extra, *changed], [*missing, *changed])
 
@@ -205,12 +205,12 @@ def _next(rows: Iterator[Sequence[Any]], places: Sequence[int]) -> tuple[Key, Ro
     row = next(rows, None)
     if row is None:
         return None
-    # What one database keeps and another cannot is the same thing.
+    # Text that only one of the databases can hold counts as the same.
     comparable = tuple(plain(value) if isinstance(value, str) else value for value in row)
     return tuple(comparable[place] for place in places), comparable
 
 
-def _damaged(seq: int, why: str) -> LedgerDamagedError:
+def _damage(seq: int, why: str) -> LedgerDamagedError:
     return LedgerDamagedError(
         f"Entry {seq} is damaged, so nothing can be rebuilt from it: {why}.",
         next_step="Verify the ledger with: operator audit verify",
@@ -219,7 +219,7 @@ def _damaged(seq: int, why: str) -> LedgerDamagedError:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found wrong; the chain itself is for `operator audit verify`."""
+    """The problems of a store; `operator audit verify` checks the chain itself."""
 
     entries: int
     purged: int
@@ -228,12 +228,12 @@ class CheckReport:
 
     @property
     def sound(self) -> bool:
-        """True when nothing is wrong."""
+        """True without problems and differences."""
         return not self.problems and not self.differences
 
 
 def check(database: Maintained, *, progress: Progress) -> CheckReport:
-    """Look through everything, as it was at one moment; nobody waits and nothing is changed."""
+    """Check everything as of one moment; changes nothing and blocks no writer."""
     entries = purged = 0
     with (
         explain_failures(database, "The store could not be checked"),
@@ -259,7 +259,7 @@ def check(database: Maintained, *, progress: Progress) -> CheckReport:
 
 
 def wrong_columns(row: RawRow) -> str:
-    """Which columns of an entry do not say what its bytes say; '' when all do. Pure."""
+    """Which columns of an entry differ from its bytes; '' when none do. Pure."""
     if row.body is None:
         return ""
     try:
@@ -274,6 +274,8 @@ def wrong_columns(row: RawRow) -> str:
     except (LookupError, TypeError, ValueError, AttributeError, msgspec.MsgspecError):
         return f"entry {row.seq} cannot be parsed as an entry"
     stored = {name: getattr(row, name) for name in recorded}
-    columns = {name: plain(one) if isinstance(one, str) else one for name, one in stored.items()}
+    columns = {
+        name: plain(value) if isinstance(value, str) else value for name, value in stored.items()
+    }
     wrong = [name for name, value in recorded.items() if columns[name] != value]
     return f"entry {row.seq} has other bytes than its {', '.join(wrong)} say" if wrong else ""

@@ -1,4 +1,4 @@
-"""What stored nouns share: changes as methods, rows by column, and nouns that are kept as JSON."""
+"""Shared parts of repositories: changes as methods, rows by column, and nouns stored as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "JsonTable",
     "Repository",
-    "bodies_behind",
     "draft_of_user",
     "in_transaction",
     "insert_row",
@@ -38,7 +37,7 @@ Noun = TypeVar("Noun", bound="Repository")
 
 
 class Repository:
-    """One stored noun: it reads without waiting, and writes in the one line of changes."""
+    """One stored noun: reads never wait, and writes go through the one writer."""
 
     def __init__(self, reader: Reader, writer: Writer, decisions: Decisions) -> None:
         self._reader = reader
@@ -49,7 +48,7 @@ class Repository:
 def in_transaction(
     change: Callable[Concatenate[Noun, Transaction, P], T],
 ) -> Callable[Concatenate[Noun, P], Coroutine[Any, Any, T]]:
-    """Make a method that takes a transaction into one that opens it; durable when it returns."""
+    """Let a method with a transaction open that itself; durable when it returns."""
 
     @wraps(change)
     def write(self: Noun, /, *args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -59,7 +58,7 @@ def in_transaction(
 
 
 def draft_of_user(kind: Kind, payload: Mapping[str, Any], by: str) -> Draft:
-    """An entry about nothing but what a person did."""
+    """A draft about an act of a person, without a ticket or run."""
     return Draft(kind, payload, actor=Actor(id=by, type="user"))
 
 
@@ -113,19 +112,19 @@ class JsonTable(Generic[T]):
     def insert(
         self, connection: Connection, seq: int, body: Mapping[str, Any], **columns: object
     ) -> None:
-        """A row for the noun that the entry of this number tells of."""
+        """Insert the noun of the entry with this number."""
         row = {"id": plain(body["id"]), "seq": seq, "body": json.dumps(body), **columns}
         insert_row(connection, self.name, row)
 
     def merge(
         self, connection: Connection, name: str, more: Mapping[str, Any], **columns: object
     ) -> None:
-        """Add to the body of a row that is there, and change columns."""
+        """Add fields to the body of an existing row, and change columns."""
         body = json.dumps({**self.body(connection, name), **more})
         update_row(connection, self.name, plain(name), {"body": body, **columns})
 
     def body(self, connection: Connection, name: str) -> dict[str, Any]:
-        """The JSON of a row that is there."""
+        """The JSON of an existing row."""
         sql = f"SELECT body FROM {self.name} WHERE id = ?"  # noqa: S608
         body: dict[str, Any] = json.loads(connection.execute(sql, (plain(name),)).fetchone()[0])
         return body
@@ -135,12 +134,12 @@ class JsonTable(Generic[T]):
         return from_json(self.kind, json.loads(body))
 
     def get(self, rows: Rows, name: str) -> T | None:
-        """One of them, None when there is none of that name."""
+        """The noun of this id, or None."""
         nouns = self.select(rows, "WHERE id = ?", (plain(name),))
         return nouns[0] if nouns else None
 
     def load(self, rows: Rows, name: str) -> T:
-        """One that has to be there. NotFoundError."""
+        """The noun of this id. NotFoundError."""
         known = self.get(rows, name)
         if known is None:
             raise NotFoundError(
@@ -149,43 +148,43 @@ class JsonTable(Generic[T]):
         return known
 
     def select(self, rows: Rows, where: str, values: Sequence[object] = ()) -> list[T]:
-        """Those that a WHERE, an ORDER BY or a LIMIT names."""
+        """The nouns of these WHERE, ORDER BY and LIMIT clauses."""
         sql = f"SELECT body FROM {self.name} {where}"  # noqa: S608
         return [self.parse(row[0]) for row in rows(sql, values)]
 
+    def page(
+        self,
+        reader: Reader,
+        *,
+        states: Sequence[str],
+        alive_at: datetime | None,
+        after: str,
+        limit: int,
+        newest: bool = False,
+    ) -> list[T]:
+        """A page of nouns after the one of an id, oldest or newest first. UsageError.
 
-def bodies_behind(
-    reader: Reader,
-    table: str,
-    *,
-    states: Sequence[str],
-    alive_at: datetime | None,
-    after: str,
-    limit: int,
-    newest: bool = False,
-) -> list[Any]:
-    """The bodies of so many rows behind the one of an id, oldest or newest first. UsageError.
-
-    Of these states, or of all where none is named, and not expired by then. What a page costs does
-    not depend on how many there are.
-    """
-    conditions = ["seq > ?"]
-    values: list[object] = [0]
-    if after:
-        sql = f"SELECT seq FROM {table} WHERE id = ?"  # noqa: S608
-        places = reader.rows(sql, (plain(after),))
-        if not places:
-            raise UsageError(
-                f"There is no {after[:80]!r} in {table} to continue after.",
-                next_step="Start with the first page, without a cursor.",
-            )
-        conditions, values = ["seq < ?" if newest else "seq > ?"], [places[0][0]]
-    if states:
-        conditions.append(f"state IN ({marks(states)})")
-        values += states
-    if alive_at is not None:
-        conditions.append("expires_at > ?")
-        values.append(alive_at.timestamp())
-    where, order = " AND ".join(conditions), "DESC" if newest else "ASC"
-    sql = f"SELECT body FROM {table} WHERE {where} ORDER BY seq {order} LIMIT ?"  # noqa: S608
-    return [row[0] for row in reader.rows(sql, [*values, limit])]
+        Only those in these states (default: all) that have not expired at `alive_at`. The cost of a
+        page does not depend on the size of the table.
+        """
+        conditions = ["seq > ?"]
+        values: list[object] = [0]
+        if after:
+            sql = f"SELECT seq FROM {self.name} WHERE id = ?"  # noqa: S608
+            places = reader.rows(sql, (plain(after),))
+            if not places:
+                raise UsageError(
+                    f"There is no {after[:80]!r} in {self.name} to continue after.",
+                    next_step="Start with the first page, without a cursor.",
+                )
+            conditions, values = ["seq < ?" if newest else "seq > ?"], [places[0][0]]
+        if states:
+            conditions.append(f"state IN ({marks(states)})")
+            values += states
+        if alive_at is not None:
+            conditions.append("expires_at > ?")
+            values.append(alive_at.timestamp())
+        where, order = " AND ".join(conditions), "DESC" if newest else "ASC"
+        return self.select(
+            reader.rows, f"WHERE {where} ORDER BY seq {order} LIMIT ?", [*values, limit]
+        )

@@ -1,4 +1,4 @@
-"""What restrains agents: the kill switch, modes, sessions that are held, and limits of changes."""
+"""Restraints of agents: the kill switch, modes, held sessions, and limits of changes."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ __all__ = [
 OPERATOR = "operator"
 COMMANDS_MAX = 500
 NEVER = datetime.fromtimestamp(0, UTC)
-# What runs in a box changes nothing, so that its failing says nothing about changes.
+# A script in a sandbox changes nothing, so that its failure does not count as a failed change.
 BOXED = "execute_script"
 HOUR_S = 3600.0
 CHANGES_READ_MAX = 1000
-# The words of the index, so that it is used.
+# The condition of the partial index, so that the planner uses it.
 _CHANGES = "FROM commands WHERE subject = ? AND level <> 'safe' AND permit <> ''"
 _COUNTED = (
     f"{_CHANGES} AND at > ?"  # noqa: S608
@@ -67,16 +67,16 @@ def _utc(at: float) -> datetime:
 
 
 class StoredSwitch(Repository):
-    """One switch for everybody on this database; it stands as it was left."""
+    """The kill switch, one for all processes on this database."""
 
     def state(self) -> SwitchState:
-        """How it stands."""
+        """The state of the switch."""
         with self._decisions.snapshot(self._reader) as rows:
             return _read_switch(rows, self._decisions)
 
     @in_transaction
     def turn_on(self, transaction: Transaction, *, by: str, reason: str) -> Sequence[str]:
-        """Nothing is permitted from here on; returns the requests that were cancelled with it."""
+        """Stop all permits, and return the requests that were cancelled with it."""
         known = _read_switch(transaction.rows, transaction.decisions)
         if not known.on:
             payload = {"generation": known.generation + 1, "reason": reason}
@@ -86,7 +86,7 @@ class StoredSwitch(Repository):
 
     @in_transaction
     def turn_off(self, transaction: Transaction, *, by: str, reason: str) -> None:
-        """Permits may be given again; older ones stay void. Fine when it is off already."""
+        """Allow new permits again; older ones stay void. Does nothing when it is off."""
         known = _read_switch(transaction.rows, transaction.decisions)
         if known.on:
             payload = {"generation": known.generation + 1, "reason": reason}
@@ -94,7 +94,7 @@ class StoredSwitch(Repository):
 
 
 def _read_switch(rows: Rows, decisions: Decisions) -> SwitchState:
-    """How the switch stands, read through any session: off only as far as the ledger confirms."""
+    """The state of the switch: off only when the ledger confirms it."""
     stored = rows("SELECT is_on, generation, by_whom, reason, at FROM kill_switch", ())
     try:
         turned = next(decisions.newest(rows, _TURNS), None)
@@ -115,10 +115,10 @@ def _read_switch(rows: Rows, decisions: Decisions) -> SwitchState:
 
 
 class StoredModes(Repository):
-    """What a person said last about each subject."""
+    """The mode that a person has set for each subject."""
 
     def find(self, subject: str = "") -> Sequence[SubjectMode]:
-        """All of them by name, or the one of this subject; OBSERVE where the ledger differs."""
+        """All modes by subject, or that of this subject; OBSERVE where the ledger differs."""
         wanted, decisions = plain(subject), self._decisions
         where, values = (" WHERE subject = ?", (wanted,)) if subject else ("", ())
         sql = f"SELECT subject, mode, by_whom, reason, at FROM modes{where}"  # noqa: S608
@@ -147,7 +147,7 @@ class StoredModes(Repository):
     def _confirm(
         self, rows: Rows, subject: str, stored: SubjectMode | None, last: Entry | None
     ) -> SubjectMode | None:
-        """What was said last, if row and ledger agree on it and a signed head covers it."""
+        """The last mode, if row and ledger agree on it and a signed head covers it."""
         mode = last.payload.get("mode") if last is not None else None
         agreed = mode == (stored.mode if stored is not None else None)
         if agreed and (last is None or mode == Mode.OBSERVE or self._decisions.holds(rows, last)):
@@ -157,12 +157,12 @@ class StoredModes(Repository):
         return SubjectMode(subject, Mode.OBSERVE, OPERATOR, UNCONFIRMED, at)
 
     async def set(self, subject: str, mode: Mode, *, by: str, reason: str) -> None:
-        """It counts instead of the configured one."""
+        """Set a mode, which overrides the configured one."""
         payload = {"subject": subject, "mode": mode.value, "reason": reason}
         await self._writer.append(draft_of_user(Kind.MODE_SET, payload, by))
 
     async def reset(self, subject: str, *, by: str, reason: str) -> None:
-        """The configured one counts again."""
+        """Return to the configured mode."""
         payload = {"subject": subject, "reason": reason}
         await self._writer.append(draft_of_user(Kind.MODE_RESET, payload, by))
 
@@ -173,10 +173,10 @@ def _unconfirmed_modes(subjects: Iterable[str]) -> list[SubjectMode]:
 
 
 class StoredSessions(Repository):
-    """What each agent did, counted from the history of commands: a restart forgets nothing."""
+    """The recent actions of each agent, read from the commands, so that a restart keeps them."""
 
     def actions(self, agent: str, *, since: datetime) -> Sequence[SessionAction]:
-        """What it began since then and since its last reset, oldest first."""
+        """The actions that an agent started since then and since its last reset, oldest first."""
         rows = self._reader.rows(
             "SELECT at, tool, command, level, touches FROM commands"
             " WHERE session = ? AND at >= ? AND permit <> ''"
@@ -198,7 +198,7 @@ class StoredSessions(Repository):
         ]
 
     def find(self, agent: str = "") -> Sequence[SessionRecord]:
-        """Everybody who was ever held, or this one."""
+        """All agents that were ever held, or this one."""
         where, values = (" WHERE agent = ?", (agent,)) if agent else ("", ())
         sql = f"SELECT agent, held, score, reason, by_whom, at FROM sessions{where}"  # noqa: S608
         decisions, kinds = self._decisions, (Kind.SESSION_HELD, Kind.SESSION_RESET)
@@ -214,11 +214,11 @@ class StoredSessions(Repository):
                     holds = decisions.holds(rows, entry)
                     if name not in seen and (not agent or name == plain(agent)):
                         known, let_go = sessions.get(name), entry.kind is Kind.SESSION_RESET
-                        # Where the row says less than that, nothing says for certain who is free.
+                        # Without a confirmed reset the agent counts as held.
                         if not (let_go and holds) and not (known and known.held):
                             sessions[name] = _unconfirmed_session(name, entry.at)
                     elif not holds and agent:
-                        # It may have been about this one.
+                        # An attacker may have replaced the name of this agent.
                         sessions[agent] = _unconfirmed_session(agent, entry.at)
                     seen.add(name)
             except LedgerDamagedError:
@@ -227,13 +227,13 @@ class StoredSessions(Repository):
 
     @in_transaction
     def hold(self, transaction: Transaction, agent: str, *, score: int, reason: str) -> None:
-        """Hold it in observe until a person resets it; fine when it is held already."""
+        """Hold an agent in mode observe until a person resets it. Does nothing when it is held."""
         if not transaction.rows("SELECT 1 FROM sessions WHERE agent = ? AND held = 1", (agent,)):
             payload = {"agent": agent, "score": score, "reason": reason}
             transaction.append(Draft(Kind.SESSION_HELD, payload, actor=Actor(agent=agent)))
 
     async def reset(self, agent: str, *, by: str, reason: str) -> None:
-        """Let it go, and begin its session anew."""
+        """Release an agent, and start a new session."""
         payload = {"agent": agent, "reason": reason}
         await self._writer.append(draft_of_user(Kind.SESSION_RESET, payload, by))
 
@@ -243,10 +243,10 @@ def _unconfirmed_session(agent: str, at: datetime) -> SessionRecord:
 
 
 class StoredLimitUsage(Repository):
-    """Counted from the history of commands."""
+    """The usage of limits, counted from the commands."""
 
     def usage(self, subject: str, limits: Limits, *, now: datetime) -> Usage:
-        """What these limits go by, as it is now."""
+        """The usage of these limits now."""
         return _usage(self._reader.rows, subject, limits, now)
 
     def newest(self, subject: str, tools: Sequence[str]) -> Sequence[TargetChange]:
@@ -265,7 +265,7 @@ class StoredLimitUsage(Repository):
         return list(changes.values())
 
     async def reset(self, subject: str, *, by: str, reason: str) -> None:
-        """Count from here on."""
+        """Start to count again."""
         payload = {"subject": subject, "reason": reason}
         await self._writer.append(draft_of_user(Kind.LIMITS_RESET, payload, by))
 
@@ -273,11 +273,10 @@ class StoredLimitUsage(Repository):
 def find_restraint(
     transaction: Transaction, permit: Permit, limits: Limits | None, *, minted: int
 ) -> tuple[str, bool]:
-    """Why a permit must not be used now, seen inside the transaction that would use it.
+    """Why a permit must not be used now, and whether the only reason is another running change.
 
-    With it, whether that is nothing but another change that runs. `minted` is its entry.
-
-    No other writer is in there, so of two who both saw room for one change only one gets it.
+    `minted` is the number of its entry. The check runs inside the transaction that uses the permit,
+    so that of two processes with room for one change only one gets it.
     """
     rows, decisions = transaction.rows, transaction.decisions
     ((generation, level, approval, subject),) = rows(
@@ -297,7 +296,7 @@ def find_restraint(
     now = transaction.now()
     usage = _usage(rows, subject, limits, now)
     why = limits.refusal_in_turn(usage, now)
-    if not why and not approval:  # a person may let it touch more
+    if not why and not approval:  # an approved action may touch more
         why = limits.question(usage, touched_by(permit.action))
     busy = "" if why else limits.busy(usage)
     return f"cannot be used now: {why or busy}" if why or busy else "", bool(busy)
@@ -315,7 +314,7 @@ def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
         " ORDER BY at DESC, seq DESC LIMIT ?",
         (subject, 0.0, subject, BOXED, limits.failures_max),
     )
-    # The newest that failed one after another.
+    # The latest changes that failed in a row.
     failures = [ended_at for _, ended_at in takewhile(lambda row: row[0], ended)]
     return Usage(
         subject=subject,
@@ -328,33 +327,33 @@ def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
 
 
 def turn_switch(connection: Connection, entry: Entry) -> None:
-    """The switch stands as it was turned last."""
+    """Store the state of the kill switch."""
     is_on, generation = int(entry.kind is Kind.KILL_SWITCH_ON), entry.payload["generation"]
     row = {"id": 1, "is_on": is_on, "generation": generation, **_who_and_why(entry)}
     upsert_row(connection, "kill_switch", "id", row)
 
 
 def set_mode(connection: Connection, entry: Entry) -> None:
-    """The mode of a subject is what was said last."""
+    """Store the mode of a subject."""
     subject, mode = plain(entry.payload["subject"]), entry.payload["mode"]
     row = {"subject": subject, "mode": mode, **_who_and_why(entry)}
     upsert_row(connection, "modes", "subject", row)
 
 
 def reset_mode(connection: Connection, entry: Entry) -> None:
-    """Nobody has said anything about it."""
+    """Delete the mode of a subject."""
     connection.execute("DELETE FROM modes WHERE subject = ?", (plain(entry.payload["subject"]),))
 
 
 def hold_session(connection: Connection, entry: Entry) -> None:
-    """An agent is held; from where its commands count stays as it was."""
+    """Mark an agent as held; its commands count from the same entry as before."""
     agent, score = plain(entry.payload["agent"]), entry.payload["score"]
     row = {"agent": agent, "seq": 0, "held": 1, "score": score, **_who_and_why(entry)}
     upsert_row(connection, "sessions", "agent", row, keep="seq")
 
 
 def reset_session(connection: Connection, entry: Entry) -> None:
-    """An agent is let go, and its commands count from here on."""
+    """Mark an agent as released; its commands count from this entry."""
     agent = plain(entry.payload["agent"])
     row = {"agent": agent, "seq": entry.seq, "held": 0, "score": 0, **_who_and_why(entry)}
     upsert_row(connection, "sessions", "agent", row)
@@ -366,6 +365,6 @@ def _who_and_why(entry: Entry) -> dict[str, object]:
 
 
 def reset_limits(connection: Connection, entry: Entry) -> None:
-    """What was changed about a subject counts from here on."""
+    """Count the changes of a subject from this entry."""
     row = {"subject": plain(entry.payload["subject"]), "seq": entry.seq}
     upsert_row(connection, "resets", "subject", row)

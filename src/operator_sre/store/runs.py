@@ -1,4 +1,4 @@
-"""Runs, and what thinking cost by day and model, as the ledger tells it."""
+"""Runs, and the spending on models by day and model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = "SELECT id, ticket, model, state, started_at, finished_at, summary FR
 
 
 class StoredRuns(Repository):
-    """Runs as the ledger tells them."""
+    """Runs of agents."""
 
     def get(self, run: str) -> RunRecord | None:
         """One run."""
@@ -47,7 +47,7 @@ def _record(row: Sequence[Any]) -> RunRecord:
 
 
 def start_run(connection: Connection, entry: Entry) -> None:
-    """A run as it began."""
+    """Store a started run."""
     row = {
         "id": entry.run,
         "seq": entry.seq,
@@ -60,7 +60,7 @@ def start_run(connection: Connection, entry: Entry) -> None:
 
 
 def finish_run(connection: Connection, entry: Entry) -> None:
-    """How it ended."""
+    """Store the end of a run."""
     state, summary = entry.payload["state"], plain(entry.payload["summary"])
     end = {"state": state, "summary": summary, "finished_at": entry.at.isoformat()}
     update_row(connection, "runs", entry.run, end)
@@ -70,7 +70,7 @@ class StoredSpending(Repository):
     """Tokens and dollars of all runs, by day (UTC)."""
 
     def on(self, at: datetime) -> Mapping[str, Spent]:
-        """What was spent on the day of this moment, by model."""
+        """The spending on the day of this time (UTC), by model."""
         rows = self._reader.rows(
             "SELECT model, tokens_in, tokens_out, usd FROM spending WHERE day = ? ORDER BY model",
             (_day(at),),
@@ -79,7 +79,7 @@ class StoredSpending(Repository):
 
 
 def add_spending(connection: Connection, entry: Entry) -> None:
-    """An answer or a summary was paid for; most cost nothing and leave no row."""
+    """Add the cost of an answer or a summary; most cost nothing and leave no row."""
     spent = entry.payload.get("spent") or {}
     figures = [spent.get(name, 0) for name in ("tokens_in", "tokens_out", "usd")]
     if not any(figures):

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-# Rows of these follow from entries, so that they can be thrown away and made anew.
+# The rows of these tables follow from entries, so that a rebuild can replace them.
 PROJECTIONS = (
     *("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),
     *("standing_rules", "kill_switch", "modes", "sessions", "resets"),

@@ -19,7 +19,7 @@ from operator_sre.store.textindex import Phrase, TextIndex, progress, text_of_bo
 __all__ = ["StoredSearch"]
 
 TERMS_MAX = 64
-# What has no word in it, like a lone emoji, is looked for in so many of the newest texts.
+# How many of the newest texts a search without a word reads, for example for an emoji.
 SCAN_ROWS_MAX = 20_000
 SCAN_PAGE = 500
 Row = Sequence[Any]
@@ -28,7 +28,7 @@ _TEXTS = [COMMAND_FIELDS.index(name) for name in ("command", "context", "head", 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where to look: a table, what of it is wanted, and the text of one of its rows."""
+    """A table to search, with its columns, a filter, and a function for the text of a row."""
 
     table: str
     columns: str
@@ -38,7 +38,7 @@ class _Place:
 
 
 class StoredSearch:
-    """Full text, newest first. The index is filled behind the ledger's back."""
+    """Full-text search, newest first. The index lags behind the ledger."""
 
     def __init__(self, index: TextIndex, reader: Reader, indexer: Indexer) -> None:
         self._index = index
@@ -48,12 +48,12 @@ class StoredSearch:
     def behind(self) -> int:
         """How many entries are not in the index yet."""
         head = self._reader.rows("SELECT seq FROM entries ORDER BY seq DESC LIMIT 1")
-        return max(0, int(head[0][0]) - self._indexed()) if head else 0
+        return max(0, int(head[0][0]) - self._read_progress()) if head else 0
 
     async def catch_up(self, *, entries_max: int) -> int:
-        """Index up to so many entries now; how many are left."""
+        """Index up to so many entries now, and return how many are left."""
         if self.behind():
-            import asyncio  # whoever only searches starts without it
+            import asyncio  # a search without a backlog does not need it
 
             steps_max = ceil(entries_max / STEP_ENTRIES)
             await asyncio.to_thread(self._indexer.advance, steps_max=steps_max)
@@ -62,7 +62,7 @@ class StoredSearch:
     def commands(
         self, query: Query, where: CommandFilter, *, limit: int, before: int | None = None
     ) -> Sequence[Command]:
-        """Commands whose command, context or output has all the terms."""
+        """Commands with all the terms in their command, context or output."""
         clauses, values = command_where(where)
         place = _Place(
             *("commands", COMMAND_COLUMNS, clauses, values),
@@ -79,9 +79,12 @@ class StoredSearch:
         ticket: int | None = None,
         run: str = "",
     ) -> Sequence[Entry]:
-        """Entries of any kind that have all the terms."""
-        named = {"entries.ticket = ?": ticket, "entries.run = ? AND entries.run <> ''": run or None}
-        wanted = {clause: value for clause, value in named.items() if value is not None}
+        """Entries of any kind with all the terms."""
+        filters = {
+            "entries.ticket = ?": ticket,
+            "entries.run = ? AND entries.run <> ''": run or None,
+        }
+        wanted = {clause: value for clause, value in filters.items() if value is not None}
         place = _Place(
             "entries",
             "entries.seq, entries.body, entries.previous, entries.hash",
@@ -91,17 +94,24 @@ class StoredSearch:
         )
         return [entry_from(*row) for row in self._find(query, place, limit, before)]
 
-    def _indexed(self) -> int:
+    def _read_progress(self) -> int:
         seq = progress(self._index, self._reader.rows)
         if not seq:
-            self._reader.renew()  # the index may be in a file that was not there
+            self._reader.renew()  # the file of the index may be new
         return seq
 
     def _find(self, query: Query, place: _Place, limit: int, before: int | None) -> Sequence[Row]:
-        phrases = _phrases(query)
+        # A quoted phrase is matched as a whole, and other terms word by word.
+        phrases: list[Phrase] = []
+        for term in query.terms:
+            words = words_of(term.text)
+            parts = [words] if term.phrase else [[word] for word in words]
+            phrases += [(part, False) for part in parts[:-1]]
+            phrases += [(part, term.prefix) for part in parts[-1:] if part]
+        phrases = phrases[:TERMS_MAX]
         if not phrases:
             return self._scan(query, place, limit, before)
-        if not self._indexed():
+        if not self._read_progress():
             return []
         index = f"{place.table}_text"
         key = f"{index}.{self._index.key}"
@@ -115,7 +125,7 @@ class StoredSearch:
         )
 
     def _scan(self, query: Query, place: _Place, limit: int, before: int | None) -> Sequence[Row]:
-        """Look through the texts of the newest rows, in pages, up to the limit of a scan."""
+        """Search the texts of the newest rows without the index, in pages, up to a limit."""
         needle, seq = query.text.strip().lower(), f"{place.table}.seq"
         hits: list[Row] = []
         for _ in range(0, SCAN_ROWS_MAX, SCAN_PAGE):
@@ -130,14 +140,3 @@ class StoredSearch:
                 break
             before = page[-1][0]
         return hits[:limit]
-
-
-def _phrases(query: Query) -> list[Phrase]:
-    """What has to be there: a phrase as a whole, other terms word by word."""
-    phrases: list[Phrase] = []
-    for term in query.terms:
-        words = words_of(term.text)
-        parts = [words] if term.phrase else [[word] for word in words]
-        phrases += [(part, False) for part in parts[:-1]]
-        phrases += [(part, term.prefix) for part in parts[-1:] if part]
-    return phrases[:TERMS_MAX]

@@ -1,4 +1,4 @@
-"""Silences: what people keep from opening tickets."""
+"""Silences, which keep violations from opening tickets."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _SILENCES = JsonTable("silences", Silence, "silence", "operator silences list")
 
 
 class StoredSilences(Repository):
-    """Every silence there was, as the ledger tells it."""
+    """All silences, also ended ones."""
 
     def find(self, *, at: datetime | None = None) -> Sequence[Silence]:
-        """All of them, newest first; or those that hold at this moment."""
+        """All silences, newest first; with `at` only those active at that time."""
         if at is None:
             return _SILENCES.select(self._reader.rows, "ORDER BY seq DESC")
-        # Asked before every check, so that those which are over are not read at all.
+        # Every check reads the active silences, so the query leaves out ended ones.
         where = "WHERE until > ? ORDER BY seq DESC"
         silences = _SILENCES.select(self._reader.rows, where, (at.timestamp(),))
         return [silence for silence in silences if silence.holds(at)]
 
     @in_transaction
     def add(self, transaction: Transaction, silence: Silence) -> None:
-        """It counts from its start on. ConflictError when there is one of that id."""
+        """Add a silence. ConflictError when the id exists."""
         if _SILENCES.get(transaction.rows, silence.id) is not None:
             raise ConflictError(f"There is a silence {silence.id!r} already.")
         payload = {"silence": to_json(silence)}
@@ -43,7 +43,7 @@ class StoredSilences(Repository):
 
     @in_transaction
     def end(self, transaction: Transaction, silence: str, *, by: str, reason: str) -> None:
-        """It counts no more. ConflictError when it is over already; NotFoundError for none."""
+        """End a silence. ConflictError when it has ended already; NotFoundError."""
         known = _SILENCES.load(transaction.rows, silence)
         if known.ended_at is not None or known.until <= transaction.now():
             raise ConflictError(f"The silence {silence!r} has already ended.")
@@ -52,17 +52,17 @@ class StoredSilences(Repository):
 
 
 def add_silence(connection: Connection, entry: Entry) -> None:
-    """A silence as it was asked for."""
+    """Store a silence."""
     silence = entry.payload["silence"]
     until = datetime.fromisoformat(silence["until"]).timestamp()
     _SILENCES.insert(connection, entry.seq, silence, until=until)
 
 
 def end_silence(connection: Connection, entry: Entry) -> None:
-    """Somebody ended it before its time."""
-    ended = {
+    """Store the early end of a silence."""
+    end = {
         "ended_at": entry.at.isoformat(),
         "ended_by": entry.actor.id,
         "ended_because": entry.payload["reason"],
     }
-    _SILENCES.merge(connection, entry.payload["id"], ended, until=entry.at.timestamp())
+    _SILENCES.merge(connection, entry.payload["id"], end, until=entry.at.timestamp())

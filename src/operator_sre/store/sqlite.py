@@ -30,10 +30,10 @@ T = TypeVar("T")
 APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
 BUSY_S = 10.0
 BUSY_POLL_S = 0.001
-# How long whoever fills the index is waited for, to give back what is empty in it.
+# How long to wait for the indexer before its file can be compacted.
 WORDS_BUSY_S = 2.0
-# A file up to this size is looked through at every start, which takes a millisecond for each MB;
-# damage in a larger one is found by `operator store check`, or when it is met.
+# A file up to this size is checked at every start, which takes a millisecond for each MB; `operator
+# store check` or a failing query finds damage in a larger one.
 CHECKED_BYTES_MAX = 32 * 1024 * 1024
 PROBLEMS_MAX = 100
 LOG_PAGES = 4000
@@ -43,7 +43,7 @@ _execute = sqlite3.Connection.execute
 
 
 class _Session(sqlite3.Connection):
-    """A session in which text that has no UTF-8 is bound as `plain` makes it, not refused."""
+    """A session that binds text without a UTF-8 encoding as `plain` instead of refusing it."""
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         try:
@@ -51,12 +51,12 @@ class _Session(sqlite3.Connection):
         except UnicodeEncodeError:
             readable = [plain(value) if isinstance(value, str) else value for value in values]
             return _execute(self, sql, readable)
-        except UnicodeDecodeError as problem:  # SQLite's own sentence quotes what is damaged
+        except UnicodeDecodeError as problem:  # the message of SQLite quotes the damaged text
             raise sqlite3.DatabaseError("database disk image is malformed") from problem
 
 
 def scratch(*tables: str) -> Connection:
-    """These tables, empty, in a database that is gone when it is closed or its process ends."""
+    """A temporary database with these tables, empty; closing it deletes it."""
     connection = sqlite3.connect("", isolation_level=None, factory=_Session)
     with close_unless_ready(connection):
         connection.execute("PRAGMA synchronous = OFF")
@@ -66,7 +66,7 @@ def scratch(*tables: str) -> Connection:
 
 
 class SqliteDatabase:
-    """WAL, synchronous=FULL: readers never wait, and what is acknowledged is on the disk."""
+    """WAL with synchronous=FULL: readers never wait, and acknowledged writes are on the disk."""
 
     name = "sqlite"
     near = True
@@ -84,20 +84,20 @@ class SqliteDatabase:
 
     @property
     def words(self) -> SearchFile:
-        """The file with the index of words, so that filling it keeps nobody from writing."""
+        """The separate file of the index, which writers of the store do not wait for."""
         return SearchFile(self.path.with_name(f"{self.path.name}-search"))
 
     def files(self) -> tuple[Path, ...]:
-        """The file and its companions, which are nothing without it."""
+        """The file and its companions."""
         return (*with_companions(self.path), *self.words.files(), self._debt)
 
     @property
     def _debt(self) -> Path:
-        """There while something that was taken away may still be in one of the files."""
+        """A marker that exists while purged data may still be in one of the files."""
         return self.path.with_name(f"{self.path.name}-owed")
 
     def prepare(self) -> None:
-        """Make the file on first use. A file that is not ours is refused and left as it is."""
+        """Create the file on first use. A file of another program is refused and unchanged."""
         with self._explain_failures():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             make_private(self.path)
@@ -109,13 +109,13 @@ class SqliteDatabase:
             self.create(SCHEMA_VERSION)
 
     def create(self, version: int) -> None:
-        """Make the tables of this version in an empty file; doing it twice at once is harmless."""
+        """Create the tables of this version in an empty file; two processes may do it at once."""
 
         def create() -> None:
             with closing(self._connect("rw")) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
-                schema = self.worded(layout_of(version).schema)
+                schema = self.render(layout_of(version).schema)
                 connection.executescript(
                     f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {APPLICATION_ID};"
                     f" PRAGMA user_version = {int(version)}; COMMIT;"
@@ -125,7 +125,7 @@ class SqliteDatabase:
             _retry_while_busy(create)
 
     def version(self) -> int:
-        """The version of its tables, 0 where there are none. Refuses a foreign or damaged file."""
+        """The version of its tables, 0 without tables. Refuses a foreign or damaged file."""
         with self._explain_failures():
             return _retry_while_busy(self._read_version) if self.path.exists() else 0
 
@@ -134,13 +134,13 @@ class SqliteDatabase:
             log_bytes = self.files()[1].stat().st_size
         except FileNotFoundError:
             log_bytes = 0
-        # SQLite takes an empty file for a new one and throws its log away, which may hold entries.
+        # SQLite treats an empty file as new and deletes its log, which may hold entries.
         if self.path.stat().st_size == 0 and log_bytes:
             raise sqlite3.DatabaseError("it is empty, and there is a log of changes to it")
-        # A session that may write would move what a crash has left in the log into the file when
-        # it ends, and a file that is refused must stay as it is.
+        # A writing session would move the log of a crashed process into the file when it ends, and
+        # a refused file must stay unchanged.
         with closing(self._connect("ro" if log_bytes else "rw")) as connection:
-            connection.execute("BEGIN")  # all from one moment: somebody may be making the tables
+            connection.execute("BEGIN")  # one moment, because another process may create the tables
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version: int = connection.execute("PRAGMA user_version").fetchone()[0]
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -157,7 +157,7 @@ class SqliteDatabase:
             return version
 
     def is_damaged(self) -> bool:
-        """True when the file cannot be read, so that it is of no use to anybody as it is."""
+        """True when the file is damaged and cannot be read."""
         try:
             self.version()
         except StoreError as error:
@@ -170,33 +170,30 @@ class SqliteDatabase:
         """The session of a writer."""
         connection = self._connect("rw")
         with close_unless_ready(connection):
-            connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
+            connection.execute("PRAGMA journal_mode = WAL")  # a copied backup has another mode
             connection.execute("PRAGMA synchronous = FULL")
-            # `begin` waits, if anybody may wait at all
+            # `begin` waits itself, if the caller allows it
             connection.execute("PRAGMA busy_timeout = 0")
         return connection
 
     def reader(self) -> Connection:
-        """A session that only reads, and sees the index if there is one."""
+        """A session that only reads, with the index if there is one."""
         connection = self._connect("ro")
         with close_unless_ready(connection):
             self.words.show(connection)
         return connection
 
     def indexer(self) -> Connection:
-        """The session of whoever fills the index: whole after a crash, but not on the disk at once.
-
-        What it writes gets there when the log is moved into the file.
-        """
+        """The session of the indexer, whose commits reach the disk with the next checkpoint."""
         connection = self.writer()
         with close_unless_ready(connection):
-            # An older store has words in its own file.
+            # An older store has the index in its own file.
             connection.execute("PRAGMA secure_delete = ON")
             _retry_while_busy(lambda: self.words.open(connection))
         return connection
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
-        """Begin a transaction that no other writer can be in; False instead of waiting for one."""
+        """Begin a transaction that no other writer can be in; without `wait` False when busy."""
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -208,9 +205,9 @@ class SqliteDatabase:
         return True
 
     def hold_index(self, connection: Connection, *, afresh: bool) -> None:
-        """Begin a transaction in which nobody else changes the index, nor the ledger if afresh."""
+        """Begin a transaction that holds the index exclusively, and with `afresh` the ledger."""
         if afresh:
-            self.begin(connection)  # of both files
+            self.begin(connection)  # locks both files
             return
         connection.execute("BEGIN")
         assert isinstance(connection, sqlite3.Connection)
@@ -218,22 +215,22 @@ class SqliteDatabase:
         _retry_while_busy(lambda: self.words.hold(session))
 
     def distrust_index(self, error: Exception) -> None:
-        """Throw an index away that is damaged; it is only a copy."""
+        """Delete a damaged index, which is only a copy."""
         if isinstance(error, sqlite3.DatabaseError) and is_damaged(error):
             self.words.remove()
 
     def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Take the index away at once, before what it was made of is gone.
+        """Drop the index at once, before the purge that follows commits.
 
-        Until that is committed, whoever fills the index anew waits for the ledger.
+        Until then an indexer that builds a new index waits for the ledger.
         """
-        self._owe()  # before anything is gone, so that a crash leaves it for whoever comes next
+        self._owe()  # first, so that the next process finishes the work after a crash
         for table in tables:
             connection.execute(f"DROP TABLE IF EXISTS main.{table}")
         _retry_while_busy(lambda: self.words.drop(tables))
 
     def session(self) -> Connection:
-        """A session for long work; what it removes is overwritten."""
+        """A session for long work, which overwrites deleted data."""
         connection = self.writer()
         with close_unless_ready(connection):
             connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
@@ -243,24 +240,24 @@ class SqliteDatabase:
     def snapshot(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment to its end."""
         connection.execute("BEGIN")
-        connection.execute("SELECT seq FROM entries LIMIT 1").fetchone()  # from here on
+        connection.execute("SELECT seq FROM entries LIMIT 1").fetchone()  # takes the snapshot
 
     def stream(self, connection: Connection, sql: str) -> Iterator[Sequence[Any]]:
-        """The rows of a query, as the database finds them."""
+        """The rows of a query, one at a time."""
         cursor = connection.execute(sql)
         while (row := cursor.fetchone()) is not None:
             yield row
 
-    def worded(self, sql: str) -> str:
-        """A statement with the names that types have here."""
+    def render(self, sql: str) -> str:
+        """Replace type names such as `{int}` with those of SQLite."""
         return sql.format(**_TYPES)
 
     def mark(self, connection: Connection, version: int) -> None:
-        """Say how old the tables are from now on."""
+        """Store the version of the tables."""
         connection.execute(f"PRAGMA user_version = {int(version)}")
 
     def problems(self, connection: Connection) -> list[str]:
-        """What SQLite finds wrong with the file, and tables and indexes that are missing."""
+        """The problems that SQLite finds, and missing tables and indexes."""
         rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
         problems = [line for (text,) in rows for line in text.splitlines() if line != "ok"]
         made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()}
@@ -269,19 +266,19 @@ class SqliteDatabase:
         return problems + [f"{name} is missing" for name in wanted if name not in made]
 
     def settle(self, connection: Connection) -> bool:
-        """Move the log into the file, so that what was overwritten is nowhere any more.
+        """Move the log into the file, so that no copy of overwritten data is left.
 
-        False when whoever reads is in the way; it is owed then, and done with a later write.
+        False when a reader prevents it; then a later start or purge finishes it.
         """
         self._owe()
         return self._pay(connection, wait_s=WORDS_BUSY_S)
 
     def tidy(self) -> bool:
-        """Do what is owed, unless somebody is in the way still; True when nothing is owed."""
+        """Finish what `settle` left, unless a reader still prevents it; True when all is done."""
         if not self._debt.exists():
             return True
         with suppress(sqlite3.Error), closing(self._connect("rw")) as connection:
-            connection.execute("PRAGMA busy_timeout = 0")  # nobody waits for this
+            connection.execute("PRAGMA busy_timeout = 0")  # a later call can finish it
             return self._pay(connection, wait_s=0.0)
         return False
 
@@ -296,7 +293,7 @@ class SqliteDatabase:
         shrunk = self.words.shrink(wait_s=wait_s)
         if busy or not shrunk:
             return False
-        with suppress(OSError):  # then it is done once more, which does no harm
+        with suppress(OSError):  # doing it again does no harm
             self._debt.unlink(missing_ok=True)
         return True
 
@@ -328,12 +325,12 @@ class SqliteDatabase:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Somebody else is at it, writing, making the file, or mending it after a crash."""
+    """Another session holds the lock: it writes, creates the file or recovers from a crash."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _retry_while_busy(act: Callable[[], T]) -> T:
-    """Do it, again and again while somebody else is at it, but not forever."""
+    """Call `act` again while another session holds the lock, up to BUSY_S."""
     until = time.monotonic() + BUSY_S
     while True:
         try:
@@ -345,15 +342,15 @@ def _retry_while_busy(act: Callable[[], T]) -> T:
 
 
 def with_companions(path: Path) -> tuple[Path, ...]:
-    """A file of SQLite and what lies beside it. Pure."""
+    """A file of SQLite with its log and shared memory. Pure."""
     return tuple(path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm"))
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that nobody else can read at any moment; one that is there is let be.
+    """Create an empty private file, unless it exists.
 
-    It is not even opened: closing it would take the locks from every session that this process has
-    on it, and another process could then move the log away under them.
+    An existing file is not even opened: closing it would release the locks of all sessions of this
+    process, and another process could then move the log away under them.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -364,11 +361,10 @@ def make_private(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchFile:
-    """The index of words beside a store, known as `search` in the sessions that see it.
+    """The full-text index beside a store, attached as `search`.
 
-    In a file of its own, filling it neither keeps those out who append, nor makes their commits
-    larger, nor throws away the pages they have in memory. It is only ever a copy: what is wrong
-    with it is mended by making it anew.
+    In a file of its own, filling it neither blocks appends, nor makes their commits larger, nor
+    invalidates their cached pages. It is only a copy, so a damaged index is deleted and rebuilt.
     """
 
     path: Path
@@ -378,7 +374,7 @@ class SearchFile:
         return with_companions(self.path)
 
     def show(self, connection: sqlite3.Connection) -> None:
-        """Let a session read it; where there is none, or a damaged one, an empty one is seen."""
+        """Attach it for reading; an empty database stands in for a missing or damaged file."""
         if self.path.exists():
             try:
                 self._attach(connection, "ro")
@@ -389,7 +385,7 @@ class SearchFile:
         connection.execute("ATTACH DATABASE ':memory:' AS search")
 
     def open(self, connection: sqlite3.Connection) -> None:
-        """Let a session write it, made on first use; a damaged one is thrown away."""
+        """Attach it for writing, created on first use; a damaged file is replaced."""
         try:
             self._open(connection)
         except sqlite3.DatabaseError as error:
@@ -400,12 +396,12 @@ class SearchFile:
             self._open(connection)
 
     def hold(self, connection: sqlite3.Connection) -> None:
-        """Nobody else writes it until the transaction that is under way ends."""
-        # The one statement that writes this file, whatever is in it, and nothing of the other.
+        """Lock it for writing until the current transaction ends."""
+        # This statement writes to this file, whatever it holds, and not to the other one.
         connection.execute("PRAGMA search.user_version = 1")
 
     def drop(self, tables: Sequence[str]) -> None:
-        """Take these tables away, on the disk as well."""
+        """Drop these tables, also on the disk."""
         if not self.path.exists():
             return
         try:
@@ -420,15 +416,15 @@ class SearchFile:
             self.remove()
 
     def shrink(self, *, wait_s: float = 0.0) -> bool:
-        """Give back what is empty, so that nothing of what was dropped is left in it.
+        """Compact the file, so that nothing of dropped tables is left in it.
 
-        False when somebody who reads it or fills it is in the way: some words may be left then.
+        False when a reader or the indexer prevents it: some words may be left then.
         """
         if not self.path.exists():
             return True
         try:
             with closing(self._connect_alone(wait_s=wait_s)) as connection:
-                # What was dropped was overwritten; what had been let go before that was not.
+                # Dropping overwrites data, but pages that were free before keep theirs.
                 if connection.execute("PRAGMA freelist_count").fetchone()[0]:
                     connection.execute("VACUUM")
                 busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -439,9 +435,9 @@ class SearchFile:
             return not self.path.exists()
 
     def remove(self) -> None:
-        """Throw the file away."""
+        """Delete the file."""
         for path in self.files():
-            with suppress(OSError):  # whoever fills it next says what is wrong
+            with suppress(OSError):  # the next indexer reports the problem
                 path.unlink()
 
     def _open(self, connection: sqlite3.Connection) -> None:
@@ -453,12 +449,12 @@ class SearchFile:
         connection.execute("PRAGMA search.journal_mode = WAL")
         connection.execute("PRAGMA search.synchronous = NORMAL")
         connection.execute("PRAGMA search.secure_delete = OFF")
-        # Each time the log is moved into the file the disk is waited for, by those who append too.
+        # Each checkpoint waits for the disk, which delays appends as well.
         connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
 
     def _attach(self, connection: sqlite3.Connection, mode: str) -> None:
         connection.execute("ATTACH DATABASE ? AS search", (f"{self.path.as_uri()}?mode={mode}",))
-        # A file that is no database is refused here, and not when somebody searches.
+        # A damaged file fails here instead of in a search.
         connection.execute("SELECT count(*) FROM search.sqlite_master").fetchone()
 
     def _connect_alone(self, *, wait_s: float = 0.0) -> sqlite3.Connection:
@@ -473,7 +469,7 @@ class SearchFile:
 
 @contextmanager
 def close_unless_ready(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close a session that cannot be made ready, so that it holds neither its file nor a lock."""
+    """Close a session that cannot be set up, so that it keeps neither its file nor a lock."""
     try:
         yield
     except BaseException:
@@ -482,10 +478,10 @@ def close_unless_ready(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _detach(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.OperationalError):  # it may not have come so far
+    with suppress(sqlite3.OperationalError):  # it may not be attached
         connection.execute("DETACH DATABASE search")
 
 
 def is_damaged(error: sqlite3.DatabaseError) -> bool:
-    """True when the file itself is wrong, and not what was asked of it. Pure."""
+    """True when the file itself is damaged, and not only the statement wrong. Pure."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED

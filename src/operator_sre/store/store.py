@@ -39,7 +39,7 @@ from operator_sre.store.runs import StoredRuns, StoredSpending
 from operator_sre.store.search import StoredSearch
 from operator_sre.store.silences import StoredSilences
 from operator_sre.store.sqlite import SqliteDatabase
-from operator_sre.store.standing import StoredStandingRules
+from operator_sre.store.standing_rules import StoredStandingRules
 from operator_sre.store.telemetry import (
     StoredConditions,
     StoredObservations,
@@ -70,7 +70,7 @@ class Store:
     def __init__(self, database: Database, rules: Rules) -> None:
         index = TEXT_INDEXES[database.name]
         lull = Lull()
-        # A server is filled by a thread alone, because where it is may hold a password.
+        # The index process gets its path as an argument, and an address may hold a password.
         path = database.path if isinstance(database, SqliteDatabase) else None
         apart = None if path is None else partial(IndexProcess, path)
         self.database = database
@@ -121,18 +121,18 @@ class Store:
         self.replies = StoredReplies(*parts)
 
     def must_be_whole(self) -> None:
-        """LedgerDamagedError when nothing may run by what this store says."""
+        """LedgerDamagedError when this store must not permit any action."""
         self.decisions.must_be_whole(self.reader.rows)
 
     def close(self) -> None:
-        """Finish what is being written, sign the head, and let go of the database."""
+        """Finish all writes, sign the head, and close the sessions."""
         self.reader.close()
         self.indexer.close()
-        self.writer.close()  # last: whoever closes SQLite last and may write tidies up its log
+        self.writer.close()  # last, because the last session that may write cleans up SQLite's log
 
 
 def database_at(where: str | Path) -> Maintained:
-    """The database at a path or a URL. Nothing is touched or asked yet."""
+    """The database at a path or a URL. Nothing is opened yet."""
     scheme, separator, _ = str(where).partition("://")
     if isinstance(where, Path) or not separator:
         return SqliteDatabase(Path(where).expanduser())
@@ -146,7 +146,7 @@ def database_at(where: str | Path) -> Maintained:
         raise MissingExtraError("postgres", needed_for="A store in PostgreSQL")
     try:
         from operator_sre.store.postgres import PostgresDatabase
-    except ImportError as error:  # the driver is there, and no libpq that it could use
+    except ImportError as error:  # the driver finds no libpq
         raise MissingExtraError("postgres", needed_for="A store in PostgreSQL") from error
     return PostgresDatabase(str(where))
 
@@ -160,19 +160,19 @@ def open_store(
     signer: Signer | None = None,
     checkpoint_every: int = CHECKPOINT_EVERY,
 ) -> Store:
-    """The store in the SQLite file at `path`, made on first use."""
+    """The store in the SQLite file at `path`, created on first use."""
     database = SqliteDatabase(path)
     database.prepare()
     return store_on(database, Rules(clock, redact, sealer, signer, checkpoint_every))
 
 
 def open_store_at(where: str | Path, rules: Rules) -> Store:
-    """The store at a path or a PostgreSQL URL, made on first use."""
+    """The store at a path or a PostgreSQL URL, created on first use."""
     database = database_at(where)
     database.prepare()
     return store_on(database, rules)
 
 
 def store_on(database: Database, rules: Rules) -> Store:
-    """The store on a database that is prepared."""
+    """The store on a prepared database."""
     return Store(database, rules)

@@ -1,4 +1,4 @@
-"""What lies beside the ledger: conditions with their clocks, observations, and who is there."""
+"""Telemetry, which is not in the ledger: conditions, observations, and heartbeats."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ __all__ = ["StoredConditions", "StoredObservations", "StoredWatchers", "StoredWo
 
 T = TypeVar("T", Watcher, Worker)
 FORGET_EVERY = 100
-# Who has not spoken for so long is forgotten; a process that was killed says no goodbye.
+# A process without a heartbeat for this long is forgotten, because a killed process never leaves.
 PRESENT_KEPT_S = 86_400.0
-# Looks resemble themselves so much that the quickest way of packing is nearly as good as the best.
+# Observations repeat themselves so much that the fastest compression is nearly as good as the best.
 PACKING = 1
 _ENCODER = msgspec.msgpack.Encoder()
-# The first byte of a packed look says how it was packed.
+# The first byte of a packed observation is its encoding.
 _PLAIN, _ESCAPED = b"\x01", b"\x02"
 
 
 class StoredConditions(Repository):
-    """Grace clocks and recovery clocks that survive a restart."""
+    """Conditions with their grace and recovery times, which survive a restart."""
 
     def of(self, subject: str) -> Sequence[Condition]:
-        """All of one subject."""
+        """The conditions of one subject."""
         rows = self._reader.rows("SELECT body FROM conditions WHERE subject = ?", (plain(subject),))
         decoder = _condition_decoder()
         conditions = []
         for (body,) in rows:
             try:
                 conditions.append(decoder.decode(body))
-            except msgspec.DecodeError:  # text that only Python's own reader takes
+            except msgspec.DecodeError:  # a lone surrogate, which only `json` accepts
                 conditions.append(from_json(decoder.type, json.loads(body)))
         return conditions
 
     async def update(self, conditions: Sequence[Condition]) -> None:
-        """Write them down."""
+        """Store conditions."""
         rows = [(*_place(condition), json.dumps(to_json(condition))) for condition in conditions]
         if rows:
             await self._writer.write(
@@ -65,7 +65,7 @@ class StoredConditions(Repository):
             )
 
     async def forget(self, conditions: Sequence[Condition]) -> None:
-        """Drop those of targets and invariants that are no more."""
+        """Delete the conditions of removed targets and invariants."""
         rows = [_place(condition) for condition in conditions]
         if rows:
             await self._writer.write(
@@ -82,13 +82,13 @@ def _place(condition: Condition) -> tuple[str, str, str]:
 
 @cache
 def _condition_decoder() -> msgspec.json.Decoder[Condition]:
-    from operator_protocols.ports import Condition  # whoever does not watch starts without it
+    from operator_protocols.ports import Condition  # only a monitor needs it
 
     return msgspec.json.Decoder(Condition)
 
 
 class StoredObservations:
-    """Telemetry with its own retention: the newest `kept` looks at each subject, for so long."""
+    """Observations with their own retention: the newest `kept` of each subject, for `kept_s`."""
 
     def __init__(
         self, reader: Reader, writer: Writer, *, kept: int, kept_s: float | None = None
@@ -100,11 +100,11 @@ class StoredObservations:
         self._added = 0
 
     async def add(self, observation: Observation) -> None:
-        """Remember one look."""
+        """Store an observation."""
         try:
-            # A look as few bytes: a thousand targets say nearly the same, again and again.
+            # Compression pays, because a thousand targets report nearly the same each time.
             packed = _PLAIN + zlib.compress(_ENCODER.encode(observation), PACKING)
-        except UnicodeEncodeError:  # half a letter, which only Python's own writer takes
+        except UnicodeEncodeError:  # a lone surrogate, which only `json` accepts
             text = json.dumps(to_json(observation))
             packed = _ESCAPED + zlib.compress(text.encode(), PACKING)
         subject, at = plain(observation.subject), observation.at.timestamp()
@@ -119,11 +119,11 @@ class StoredObservations:
         await self._writer.write(change)
 
     def keep(self, *, kept: int, kept_s: float | None) -> None:
-        """From now on so many looks at each subject, for so long."""
+        """Set the retention: how many observations of each subject, and for how long."""
         self._kept, self._kept_s = kept, kept_s
 
     def _forget(self, transaction: Transaction) -> None:
-        # Every subject: which one happens to be added now says nothing about the others.
+        # All subjects, because some may have no new observations.
         connection = transaction.connection
         subjects = connection.execute("SELECT DISTINCT subject FROM observations")
         for (subject,) in subjects.fetchall():
@@ -138,7 +138,7 @@ class StoredObservations:
             connection.execute("DELETE FROM observations WHERE at < ?", (oldest.timestamp(),))
 
     def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
-        """The newest looks at a subject, newest first."""
+        """The newest observations of a subject, newest first."""
         rows = self._reader.rows(
             "SELECT body FROM observations WHERE subject = ? ORDER BY at DESC LIMIT ?",
             (plain(subject), limit),
@@ -146,7 +146,7 @@ class StoredObservations:
         return [_unpack(row[0]) for row in rows]
 
     def after(self, subject: str, at: datetime, *, limit: int) -> Sequence[Observation]:
-        """The looks at a subject behind this moment, oldest first."""
+        """The observations of a subject after this time, oldest first."""
         rows = self._reader.rows(
             "SELECT body FROM observations WHERE subject = ? AND at > ? ORDER BY at LIMIT ?",
             (plain(subject), at.timestamp(), limit),
@@ -156,10 +156,10 @@ class StoredObservations:
 
 def _unpack(body: Any) -> Observation:
     packed = bytes(body)
-    whole = zlib.decompress(packed[1:])
+    unpacked = zlib.decompress(packed[1:])
     if packed[:1] == _PLAIN:
-        return _observation_decoder().decode(whole)
-    return from_json(Observation, json.loads(whole))
+        return _observation_decoder().decode(unpacked)
+    return from_json(Observation, json.loads(unpacked))
 
 
 @cache
@@ -168,41 +168,41 @@ def _observation_decoder() -> msgspec.msgpack.Decoder[Observation]:
 
 
 class _Present(Repository, Generic[T]):
-    """Who is there, as they tell of themselves: a row for each, with the time they spoke last."""
+    """Processes with their last heartbeat, one row for each."""
 
     _kind: type[T]
     _table: str
     _name: str
 
     def find(self) -> Sequence[T]:
-        """Everybody who has not left, who spoke last first."""
+        """All processes that have not left, the newest heartbeat first."""
         sql = f"SELECT body FROM {self._table} ORDER BY at DESC, {self._name}"  # noqa: S608
         return [from_json(self._kind, json.loads(body)) for (body,) in self._reader.rows(sql)]
 
     @in_transaction
-    def beat(self, transaction: Transaction, one: T) -> None:
-        """Say that one is there, and what one does."""
-        connection, at = transaction.connection, one.at.timestamp()
-        row = {self._name: plain(getattr(one, self._name)), "at": at}
-        row["body"] = json.dumps(to_json(one))
+    def beat(self, transaction: Transaction, process: T) -> None:
+        """Store a heartbeat."""
+        connection, at = transaction.connection, process.at.timestamp()
+        row = {self._name: plain(getattr(process, self._name)), "at": at}
+        row["body"] = json.dumps(to_json(process))
         upsert_row(connection, self._table, self._name, row)
         sql = f"DELETE FROM {self._table} WHERE at < ?"  # noqa: S608
         connection.execute(sql, (at - PRESENT_KEPT_S,))
 
     @in_transaction
     def leave(self, transaction: Transaction, worker: str) -> None:
-        """Say that one goes; fine when one was never there."""
+        """Delete a process that stops; does nothing when it is unknown."""
         sql = f"DELETE FROM {self._table} WHERE {self._name} = ?"  # noqa: S608
         transaction.connection.execute(sql, (plain(worker),))
 
 
 class StoredWatchers(_Present[Watcher]):
-    """Who watches, as they tell of themselves."""
+    """Heartbeats of monitors."""
 
     _kind, _table, _name = Watcher, "watchers", "worker"
 
 
 class StoredWorkers(_Present[Worker]):
-    """Who works, as they tell of themselves."""
+    """Heartbeats of workers."""
 
     _kind, _table, _name = Worker, "workers", "id"

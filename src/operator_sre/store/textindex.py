@@ -1,7 +1,4 @@
-"""Full text in each database: FTS5 in SQLite, a tsvector with GIN in PostgreSQL.
-
-Words are what people search for in commands, paths, logs and sentences.
-"""
+"""Full-text index in each database: FTS5 in SQLite, a tsvector with GIN in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ __all__ = [
     "words_of",
 ]
 
-# They are no part of the schema: what is lost of them is made anew from the ledger. `indexed` is
-# what told of progress in older stores.
+# The tables are not part of the schema, because the ledger can fill them again. `indexed` held the
+# progress in older stores.
 TABLES = ("commands_text", "entries_text", "indexed_up_to", "indexed")
 Reach = tuple[int, bytes]
 NOWHERE: Reach = (0, b"")
@@ -46,30 +43,30 @@ Row = tuple[object, ...]
 Words = list[str]
 Phrase = tuple[Words, bool]
 Rows = Callable[[str], Sequence[Sequence[Any]]]
-# A lexeme has at most so many positions, and none lies further behind.
+# The limits of PostgreSQL: positions of a lexeme, and the largest position.
 _PLACES_MAX = 255
 _PLACE_MAX = 16_383
 TEXT_CHARS_MAX = 16_384
 WORD_CHARS_MAX = 128
-# Letters, digits and what holds names, options and paths together, but no full stop at the end.
-# The limit keeps a long line of dashes from being looked at again from each of them.
+# Letters, digits and the signs that join names, options and paths, but no full stop at the end. The
+# limit keeps a long line of dashes from taking quadratic time.
 _LEADING_MAX = 64
 _GLUE = "./-"
 _WORD = re.compile(rf"[{_GLUE}]{{0,{_LEADING_MAX}}}+\w++(?:[{_GLUE}]++\w++)*+")
 _PIECE = re.compile(r"[^\W_]{2,}")
-# The same for ASCII: what may be in a word in lower case, and blanks for the rest.
+# The same for ASCII: signs of a word in lower case, and blanks for all others.
 _WORDLY = frozenset(string.ascii_letters + string.digits + "_" + _GLUE)
 _PLAIN = bytes(ord(chr(code).lower()) if chr(code) in _WORDLY else 32 for code in range(256))
 
 
 def words_of(text: str) -> Words:
-    """The words of a text in their order, in lower case and without accents.
+    """The words of a text in order, in lower case and without accents.
 
     `ls -la /var/log/app.log.` has the words `ls`, `-la` and `/var/log/app.log`.
     """
     short = text[:TEXT_CHARS_MAX]
     if short.isascii():
-        # Nearly always, and every entry is asked: several times as fast as the expression.
+        # The common case, several times as fast as the expression.
         plain = f"{short} ".encode().translate(_PLAIN).decode()
         if ". " in plain:
             plain = plain.replace(". ", "  ")  # the ends of sentences
@@ -86,7 +83,7 @@ def words_of(text: str) -> Words:
 
 
 def parts_of(words: Iterable[str]) -> set[str]:
-    """What is inside of words, so that `app.log`, `force` and `restart` are found as well."""
+    """The parts of words, so that `app.log`, `force` and `restart` are found as well."""
     parts: set[str] = set()
     for word in words:
         if not word.isalnum():
@@ -103,16 +100,16 @@ def _parts(word: str) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-class _Who(msgspec.Struct):
+class _ActorText(msgspec.Struct):
     id: str
 
 
 class _EntryText(msgspec.Struct):
-    """What of an entry is text."""
+    """The fields of an entry with text."""
 
     kind: str
     run: str
-    actor: _Who
+    actor: _ActorText
     payload: Any
 
 
@@ -120,9 +117,9 @@ _ENTRY_TEXT = msgspec.json.Decoder(_EntryText)
 
 
 def text_of_body(body: bytes | None) -> str:
-    """The text of an entry: its kind, its run, who did it, and every value in its payload.
+    """The text of an entry: kind, run, actor, and the strings and numbers of its payload.
 
-    Strings and numbers come in their order, until there are enough.
+    Values come in order, up to TEXT_CHARS_MAX.
     """
     if body is None:
         return ""
@@ -135,7 +132,7 @@ def text_of_body(body: bytes | None) -> str:
         waiting, left = [entry.payload], TEXT_CHARS_MAX
         while waiting and left > 0:
             value = waiting.pop()
-            kind = type(value)  # what a decoder makes has no other classes than these
+            kind = type(value)  # a decoder returns no subclasses
             if kind is str:
                 texts.append(value)
                 left -= len(value)
@@ -147,38 +144,38 @@ def text_of_body(body: bytes | None) -> str:
                 texts.append(str(value))
         return " ".join(texts)
     except (ValueError, TypeError, RecursionError):
-        return ""  # damaged: verifying tells, searching goes on
+        return ""  # `operator audit verify` reports the damage
 
 
 class TextIndex(Protocol):
-    """One database's way to find words. Keys are the seq of what has the words."""
+    """The full-text index of one database. Its keys are the seq of entries and commands."""
 
     key: str  # the column with the seq
-    places: tuple[str, ...]  # what stands before a table's name: where it is, then where it was
-    bytes: str  # the name of the type that holds bytes
-    probe: str  # a query that has a row if there is an index
+    places: tuple[str, ...]  # the prefix of table names, then that of older stores
+    bytes: str  # the name of the type for bytes
+    probe: str  # a query with a row if the index exists
 
     def create(self, connection: Connection, table: str) -> None:
-        """Make an empty table."""
+        """Create an empty table."""
 
     def row(self, seq: int, text: str) -> Row:
-        """A text as it is indexed. Pure."""
+        """The row of a text. Pure."""
 
     def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Index rows that are not there."""
+        """Insert new rows."""
 
     def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Take rows out, exactly as they were inserted."""
+        """Delete rows, given exactly as they were inserted."""
 
     def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
         """A clause for rows with all the phrases, and its value."""
 
 
 class FtsIndex:
-    """FTS5 without content: it holds the words, and the tables of the store hold the texts.
+    """FTS5 without content: it holds only words, and the tables of the store hold the texts.
 
-    Words are joined by blanks before they get here, so that its tokenizer finds the same words;
-    what is inside of words is in a column of its own, where no phrase is looked for.
+    Words arrive joined by blanks, so that its tokenizer finds the same ones. The parts of words are
+    in a column of their own, which phrases do not match.
     """
 
     key = "rowid"
@@ -187,31 +184,31 @@ class FtsIndex:
     probe = "SELECT 1 FROM search.sqlite_master WHERE type = 'table' AND name = 'indexed_up_to'"
 
     def create(self, connection: Connection, table: str) -> None:
-        """Make an empty table."""
+        """Create an empty table."""
         connection.execute(
             f"CREATE VIRTUAL TABLE search.{table}"
             " USING fts5(words, parts, content='', columnsize=0,"
             " tokenize=\"unicode61 tokenchars '-_./'\")"
         )
-        # Half as much merging while others wait, for a few more places to look at in a search.
+        # Half as much merging while writers wait, for a few more segments to read in a search.
         connection.execute(
             f"INSERT INTO {table} ({table}, rank) VALUES ('automerge', 8)"  # noqa: S608
         )
 
     def row(self, seq: int, text: str) -> Row:
-        """A text as it is indexed."""
+        """The row of a text."""
         words = words_of(text)
         return seq, " ".join(words), " ".join(sorted(parts_of(words)))
 
     def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Index rows that are not there."""
+        """Insert new rows."""
         connection.executemany(
             f"INSERT INTO {table} (rowid, words, parts) VALUES (?, ?, ?)",  # noqa: S608
             rows,
         )
 
     def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Take rows out; an index without content has to be told what was in them."""
+        """Delete rows; an index without content needs their words again."""
         connection.executemany(
             f"INSERT INTO {table} ({table}, rowid, words, parts)"  # noqa: S608
             " VALUES ('delete', ?, ?, ?)",
@@ -228,7 +225,7 @@ class FtsIndex:
 
 
 class TsvectorIndex:
-    """A tsvector made from our own words, because the server's parser takes paths apart."""
+    """A tsvector of our own words, because the parser of the server splits paths."""
 
     key = "seq"
     places: tuple[str, ...] = ("",)
@@ -239,35 +236,35 @@ class TsvectorIndex:
     )
 
     def create(self, connection: Connection, table: str) -> None:
-        """Make an empty table."""
+        """Create an empty table."""
         connection.execute(
             f"CREATE TABLE {table} (seq BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
         )
-        # What is put off would be searched row by row, by everybody, until somebody tidies up.
+        # With fastupdate every search would scan the pending rows until the next vacuum.
         connection.execute(
             f"CREATE INDEX {table}_by_word ON {table} USING GIN (words) WITH (fastupdate = off)"
         )
 
     def row(self, seq: int, text: str) -> Row:
-        """A text as it is indexed."""
+        """The row of a text."""
         words = words_of(text)
         places: dict[str, list[str]] = {}
         for place, word in enumerate(words[:_PLACE_MAX], start=1):
             places.setdefault(word, []).append(str(place))
         lexemes = [f"'{word}':{','.join(at[:_PLACES_MAX])}" for word, at in places.items()]
-        # Without a position, no phrase is found in what is inside of words.
+        # Without a position, no phrase matches the parts of words.
         lexemes += [f"'{part}'" for part in parts_of(words) - places.keys()]
         return seq, " ".join(lexemes)
 
     def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Index rows that are not there."""
+        """Insert new rows."""
         connection.executemany(
             f"INSERT INTO {table} (seq, words) VALUES (?, CAST(? AS TSVECTOR))",  # noqa: S608
             rows,
         )
 
     def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
-        """Take rows out."""
+        """Delete rows."""
         seqs = [row[:1] for row in rows]
         connection.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)  # noqa: S608
 
@@ -284,21 +281,21 @@ TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": Tsv
 
 
 def reach(index: TextIndex, rows: Rows) -> Reach:
-    """The last entry whose text is indexed, by its number and its hash."""
+    """The last indexed entry, by its number and hash."""
     stored = rows("SELECT seq, hash FROM indexed_up_to") if rows(index.probe) else ()
     return (int(stored[0][0]), bytes(stored[0][1])) if stored else NOWHERE
 
 
 def set_reach(connection: Connection, reached: Reach) -> None:
-    """Say how far the index is."""
+    """Store the last indexed entry."""
     connection.execute("UPDATE indexed_up_to SET seq = ?, hash = ?", reached)
 
 
 def progress(index: TextIndex, rows: Rows) -> int:
-    """Up to which seq texts are indexed; 0 where there is no index, or that of another ledger."""
+    """The seq up to which texts are indexed; 0 without an index of this ledger."""
     if not rows(index.probe):
         return 0
-    # The hash covers everything before it, so that a ledger which is another one is known by it.
+    # The hash covers all entries before it, so that it identifies the ledger.
     stored = rows(
         "SELECT entries.seq FROM indexed_up_to JOIN entries"
         " ON entries.seq = indexed_up_to.seq AND entries.hash = indexed_up_to.hash"
@@ -307,7 +304,7 @@ def progress(index: TextIndex, rows: Rows) -> int:
 
 
 def create_index(index: TextIndex, connection: Connection) -> None:
-    """An empty index, whatever was left of another."""
+    """Create an empty index, replacing any other."""
     for place in index.places:
         for table in TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {place}{table}")
@@ -319,5 +316,5 @@ def create_index(index: TextIndex, connection: Connection) -> None:
 
 
 def forget_index(database: Database, connection: Connection) -> None:
-    """Throw the index away; it is made anew, step by step. For when texts are taken away."""
+    """Drop the index because of purged or replaced texts; the indexer fills a new one."""
     database.drop_index(connection, TABLES)

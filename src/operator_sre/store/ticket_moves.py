@@ -1,4 +1,4 @@
-"""What people do with tickets, in one transaction with what follows from it."""
+"""Moves of people on tickets, each in one transaction with its consequences."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _KINDS = {
 
 
 class StoredTicketMoves(Repository):
-    """What people do with tickets."""
+    """Moves of people on tickets."""
 
     @in_transaction
     def make(self, transaction: Transaction, ticket: int, move: Move) -> Ticket:
-        """Do it once; what is so already is left as it is. NotFoundError, ConflictError."""
+        """Make a move; a repeated one changes nothing. NotFoundError, ConflictError."""
         return make_move(transaction, ticket, move)
 
 
 def make_move(transaction: Transaction, number: int, move: Move) -> Ticket:
-    """The same inside a transaction."""
+    """Make a move inside a transaction."""
     ticket = find_ticket(transaction.rows, number)
     if ticket is None:
         raise NotFoundError(
@@ -72,7 +72,7 @@ def make_move(transaction: Transaction, number: int, move: Move) -> Ticket:
 
 
 def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
-    """Whether it was done already, so that doing it twice is doing it once."""
+    """Whether the move was made already, so that repeating it changes nothing."""
     pause = ticket.pause
     match move.kind:
         case MoveKind.HOLD | MoveKind.SNOOZE:
@@ -93,11 +93,11 @@ def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
             texts = [(entry.actor.id, entry.payload["text"]) for entry in comments]
             return texts == [(move.by.id, move.reason)]
         case MoveKind.ESCALATE:
-            taken = move.by.type != "user" or ticket.is_paused(transaction.now())
-            return ticket.state is TicketState.ESCALATED and taken
+            is_held = move.by.type != "user" or ticket.is_paused(transaction.now())
+            return ticket.state is TicketState.ESCALATED and is_held
         case MoveKind.HAND_OFF:
-            now = (ticket.state, ticket.assignee, ticket.reason)
-            return now == (TicketState.ESCALATED, move.assignee, move.reason)
+            stored = (ticket.state, ticket.assignee, ticket.reason)
+            return stored == (TicketState.ESCALATED, move.assignee, move.reason)
         case MoveKind.CLOSE:
             return ticket.state is TicketState.CLOSED
         case MoveKind.REOPEN:
@@ -105,7 +105,7 @@ def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
 
 
 def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
-    """What it is about may be in another ticket by now, and is worked on once."""
+    """ConflictError when another live ticket covers one of its violations."""
     rows = transaction.rows(
         "SELECT others.ticket FROM violations JOIN violations AS others"
         " ON others.key = violations.key AND others.live = 1 AND others.ticket <> ?"
@@ -120,7 +120,7 @@ def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
 
 
 def _take(transaction: Transaction, ticket: Ticket, move: Move) -> None:
-    """Nobody works on it from here on: the lease, the run and its requests end with it."""
+    """Take a ticket from its agent: its lease, run and requests end."""
     why = f"{move.by.id} did this: {move.kind}. {move.reason}".strip()
     number, run = ticket.id, ticket.run
     drop_lease(transaction, ticket)
@@ -133,7 +133,7 @@ def _take(transaction: Transaction, ticket: Ticket, move: Move) -> None:
         released = {
             "reason": why,
             "not_before": transaction.now().timestamp(),
-            "attempts": max(0, ticket.attempts - 1),  # it was no failure of the agent's
+            "attempts": max(0, ticket.attempts - 1),  # the agent did not fail
         }
         transaction.append(
             Draft(Kind.TICKET_RELEASED, released, ticket=number, run=run, actor=move.by)

@@ -1,4 +1,4 @@
-"""Tickets, what is filed in them, and how each stands as its entries say."""
+"""Tickets and the violations filed in them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ TICKETS = (
 _RANK = "(SELECT severity_rank FROM tickets AS last WHERE last.id = ?)"
 _BEHIND = f"(severity_rank < {_RANK} OR (severity_rank = {_RANK} AND tickets.id > ?))"
 IN_MAX = 500
-# Later than any clock of ours will say.
+# Later than any time of a clock.
 FOR_EVER = 1e12
 
 
 class StoredTickets(Repository):
-    """Tickets as the ledger tells them."""
+    """All tickets."""
 
     def get(self, ticket: int) -> Ticket | None:
         """One ticket."""
@@ -71,7 +71,7 @@ class StoredTickets(Repository):
         limit: int | None = None,
         after: int = 0,
     ) -> Sequence[Ticket]:
-        """Tickets in these states (all when none is named), most urgent and oldest first."""
+        """Tickets in these states (default: all), most urgent and oldest first."""
         wanted = [state.value for state in (states or TicketState)]
         same = {"subject": subject, "severity": severity, "assignee": assignee}
         clauses = [f"state IN ({marks(wanted)})"]
@@ -95,8 +95,8 @@ class StoredTickets(Repository):
 
     @in_transaction
     def open(self, transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
-        """File violations as one ticket; the first is its root. ConflictError if one is filed."""
-        # A number that retention took away is in the ledger still, and not used again.
+        """File violations as one ticket, root first. ConflictError if one is filed already."""
+        # The number of a purged ticket is still in the ledger, and not used again.
         queries = (
             "SELECT id FROM tickets ORDER BY id DESC LIMIT 1",
             "SELECT ticket FROM entries WHERE ticket IS NOT NULL ORDER BY ticket DESC LIMIT 1",
@@ -120,7 +120,7 @@ class StoredTickets(Repository):
         """Add violations that belong to a live ticket. ConflictError if one is filed already."""
         now = load_ticket(transaction, ticket.id)
         if now.state not in {TicketState.OPEN, TicketState.CLAIMED}:
-            # Nobody would work on a violation that is hidden in it, and nobody could file it again.
+            # No agent would work on a violation in it, and it could not be filed again.
             raise ConflictError(f"Ticket {ticket.id} is {now.state} by now; nothing was added.")
         everything = (*now.violations, *violations)
         payload = {
@@ -139,7 +139,7 @@ def _summary(violations: Sequence[Violation]) -> str:
 
 
 def _file(transaction: Transaction, draft: Draft, violations: Sequence[Violation]) -> Ticket:
-    """Append it, unless a live ticket holds one of them; the unique index is the last guard."""
+    """Append a draft unless a live ticket has a violation; the unique index is the last guard."""
     sql = "SELECT 1 FROM violations WHERE key = ? AND live = 1"
     for violation in violations:
         if transaction.rows(sql, (violation.key,)):
@@ -150,20 +150,20 @@ def _file(transaction: Transaction, draft: Draft, violations: Sequence[Violation
 
 
 def find_ticket(rows: Rows, ticket: int) -> Ticket | None:
-    """One ticket as it stands, None when there is none of that number."""
+    """The ticket of this number, or None."""
     tickets = read_tickets(rows, f"{TICKETS} WHERE tickets.id = ?", (ticket,))
     return tickets[0] if tickets else None
 
 
 def load_ticket(transaction: Transaction, ticket: int) -> Ticket:
-    """One ticket that is known to be there, as it stands inside a transaction."""
+    """An existing ticket, inside a transaction."""
     known = find_ticket(transaction.rows, ticket)
     assert known is not None
     return known
 
 
 def read_tickets(query: Rows, sql: str, values: Sequence[object]) -> list[Ticket]:
-    """What a statement that begins with TICKETS finds, with the violations of each."""
+    """The tickets of a statement that begins with TICKETS, with their violations."""
     rows = query(sql, values)
     violations: dict[int, list[Violation]] = {row[0]: [] for row in rows}
     numbers = list(violations)
@@ -198,22 +198,22 @@ def read_tickets(query: Rows, sql: str, values: Sequence[object]) -> list[Ticket
     ]
 
 
-# Violations by their text: the same thousands are asked for at every check, and never change.
+# A cache of violations by their text: every check reads the same thousands, which never change.
 _violations: dict[str, Violation] = {}
 VIOLATIONS_KEPT = 20_000
 _DECODER = msgspec.json.Decoder(list[Violation])
 
 
 def _read_violations(bodies: Sequence[str]) -> Mapping[str, Violation]:
-    """What these texts say; others may read at the same time."""
-    known = {body: one for body in bodies if (one := _violations.get(body)) is not None}
+    """Decode violations; several threads may do it at the same time."""
+    known = {body: hit for body in bodies if (hit := _violations.get(body)) is not None}
     new = [body for body in dict.fromkeys(bodies) if body not in known]
     if new:
         text = f"[{','.join(new)}]"
         try:
             violations = _DECODER.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError):
-            violations = from_json(list[Violation], json.loads(text))  # it knows lone surrogates
+            violations = from_json(list[Violation], json.loads(text))  # accepts lone surrogates
         if len(_violations) > VIOLATIONS_KEPT:
             _violations.clear()
         added = dict(zip(new, violations, strict=True))
@@ -223,7 +223,7 @@ def _read_violations(bodies: Sequence[str]) -> Mapping[str, Violation]:
 
 
 def open_ticket(connection: Connection, entry: Entry) -> None:
-    """A ticket with its first violations."""
+    """Store a ticket with its first violations."""
     payload, at = entry.payload, entry.at.isoformat()
     row = {
         "id": entry.ticket,
@@ -241,7 +241,7 @@ def open_ticket(connection: Connection, entry: Entry) -> None:
 
 
 def grow_ticket(connection: Connection, entry: Entry) -> None:
-    """More violations belong to it."""
+    """Store more violations of a ticket."""
     _add_violations(connection, entry)
     severity = Severity(entry.payload["severity"])
     columns = {
@@ -268,50 +268,49 @@ def _add_violations(connection: Connection, entry: Entry) -> None:
 
 
 def _change(connection: Connection, entry: Entry, columns: Mapping[str, object]) -> None:
-    changed = {**columns, "changed_at": entry.at.isoformat()}
-    update_row(connection, "tickets", entry.ticket, changed)
+    changes = {**columns, "changed_at": entry.at.isoformat()}
+    update_row(connection, "tickets", entry.ticket, changes)
 
 
-def _stand(connection: Connection, entry: Entry, state: TicketState) -> None:
-    """Nobody works on it, and it stands as the entry says."""
+def _set_state(connection: Connection, entry: Entry, state: TicketState) -> None:
+    """Set the state and reason of a ticket that no worker has any more."""
     reason = plain(entry.payload["reason"])
     _change(connection, entry, {"state": state.value, "worker": "", "reason": reason})
 
 
 def claim_ticket(connection: Connection, entry: Entry) -> None:
-    """A worker has it."""
-    payload = entry.payload
-    columns = {"state": TicketState.CLAIMED.value, "worker": payload["worker"], "run": entry.run}
-    counted = {"epoch": payload["epoch"], "attempts": payload["attempts"]}
-    _change(connection, entry, columns | counted)
+    """Store the worker and run of a claimed ticket."""
+    columns = {name: entry.payload[name] for name in ("worker", "epoch", "attempts")}
+    state = TicketState.CLAIMED.value
+    _change(connection, entry, {"state": state, "run": entry.run, **columns})
 
 
 def release_ticket(connection: Connection, entry: Entry) -> None:
-    """Its worker gave it back."""
-    _stand(connection, entry, TicketState.OPEN)
+    """Reopen a ticket that its worker released."""
+    _set_state(connection, entry, TicketState.OPEN)
     columns = {name: entry.payload[name] for name in ("not_before", "attempts")}
     _change(connection, entry, columns)
 
 
 def end_ticket(connection: Connection, entry: Entry) -> None:
-    """It is resolved, or escalated to a person."""
+    """Mark a ticket as resolved, or escalated to a person."""
     if entry.kind is Kind.TICKET_RESOLVED:
-        _stand(connection, entry, TicketState.RESOLVED)
+        _set_state(connection, entry, TicketState.RESOLVED)
         resume_ticket(connection, entry)
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
         return
-    _stand(connection, entry, TicketState.ESCALATED)
+    _set_state(connection, entry, TicketState.ESCALATED)
     if entry.actor.type == "user":
-        pause_ticket(connection, entry)  # whoever takes it over has the last word
+        pause_ticket(connection, entry)  # agents leave it to that person
 
 
 def mark_flapping(connection: Connection, entry: Entry) -> None:
-    """It breaks again and again."""
+    """Mark a ticket as flapping."""
     _change(connection, entry, {"flapping": 1})
 
 
 def pause_ticket(connection: Connection, entry: Entry) -> None:
-    """Agents keep off it until then."""
+    """Keep agents off a ticket until a time, or until a person resumes it."""
     until = entry.payload.get("until")
     pause = {
         "by": entry.actor.id,
@@ -324,37 +323,37 @@ def pause_ticket(connection: Connection, entry: Entry) -> None:
 
 
 def resume_ticket(connection: Connection, entry: Entry) -> None:
-    """Agents may take it up again."""
+    """End the pause of a ticket."""
     _change(connection, entry, {"pause": "", "paused_until": 0})
 
 
 def assign_ticket(connection: Connection, entry: Entry) -> None:
-    """It is somebody's."""
+    """Assign a ticket."""
     _change(connection, entry, {"assignee": plain(entry.payload["assignee"])})
 
 
 def close_ticket(connection: Connection, entry: Entry) -> None:
-    """A person says that it is over; what is broken still opens a new one."""
-    _stand(connection, entry, TicketState.CLOSED)
+    """Close a ticket; a violation that is still broken opens a new one."""
+    _set_state(connection, entry, TicketState.CLOSED)
     resume_ticket(connection, entry)
     connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
 
 
 def hand_off_ticket(connection: Connection, entry: Entry) -> None:
-    """Others look after it from here on; it stays live, so that it opens no second one."""
+    """Hand a ticket to another team; it stays live, so that no second one opens."""
     assign_ticket(connection, entry)
-    _stand(connection, entry, TicketState.ESCALATED)
-    pause_ticket(connection, entry)  # it is theirs until a person says otherwise
+    _set_state(connection, entry, TicketState.ESCALATED)
+    pause_ticket(connection, entry)  # agents leave it to that team
 
 
 def watch_ticket(connection: Connection, entry: Entry) -> None:
-    """It holds again, and is checked for longer before that is believed."""
-    _stand(connection, entry, TicketState.WATCHED)
+    """Watch a ticket for longer before it is resolved."""
+    _set_state(connection, entry, TicketState.WATCHED)
 
 
 def reopen_ticket(connection: Connection, entry: Entry) -> None:
-    """It is to be worked on again; only people let go of what people hold."""
-    _stand(connection, entry, TicketState.OPEN)
+    """Reopen a ticket; only a person ends the pause of a person."""
+    _set_state(connection, entry, TicketState.OPEN)
     if entry.actor.type == "user":
         resume_ticket(connection, entry)
     _change(connection, entry, {"attempts": entry.payload["attempts"], "not_before": 0})

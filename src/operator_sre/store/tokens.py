@@ -1,4 +1,4 @@
-"""Tokens, and what was answered to requests that come twice."""
+"""Tokens of network clients, and replies to repeated requests."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 
 
 class StoredTokens(Repository):
-    """Every token there was, as the ledger tells it."""
+    """All tokens, also revoked ones."""
 
     @in_transaction
     def add(self, transaction: Transaction, token: Token, *, fingerprint: str) -> None:
-        """It lets in from now on. ConflictError when there is one of that id or secret."""
+        """Add a token. ConflictError when its id or secret exists."""
         same = (plain(token.id), plain(fingerprint))
         if transaction.rows("SELECT id FROM tokens WHERE id = ? OR fingerprint = ?", same):
             raise ConflictError(f"There is a token {token.id!r} already.")
@@ -48,7 +48,7 @@ class StoredTokens(Repository):
 
     @in_transaction
     def revoke(self, transaction: Transaction, token: str, *, by: Actor, reason: str) -> Token:
-        """It lets nobody in from now on. NotFoundError; ConflictError when it is revoked."""
+        """Revoke a token. NotFoundError; ConflictError when it is revoked already."""
         if _TOKENS.load(transaction.rows, token).revoked_at is not None:
             raise ConflictError(f"The token {token!r} has been revoked already.")
         payload = {"id": token, "reason": reason}
@@ -56,12 +56,12 @@ class StoredTokens(Repository):
         return _TOKENS.load(transaction.rows, token)
 
     def of(self, fingerprint: str) -> Token | None:
-        """The one with this secret, also a revoked one; None when the ledger has another."""
+        """The token of a secret, also a revoked one; None when the ledger does not confirm it."""
         sql, secret = "SELECT fingerprint, body, seq FROM tokens", plain(fingerprint)
         decisions = self._decisions
         with decisions.snapshot(self._reader) as rows:
             stored = rows(f"{sql} WHERE fingerprint = ?", (secret,))
-            # The database may take a shorter while for what is nearly right; nobody learns from it.
+            # The lookup is not constant-time, but timing a hash tells nothing about its secret.
             if not stored or not hmac.compare_digest(stored[0][0].encode(), secret.encode()):
                 return None
             _, body, seq = stored[0]
@@ -81,31 +81,31 @@ class StoredTokens(Repository):
             return token
 
     def find(self) -> Sequence[Token]:
-        """All there ever were, newest first."""
+        """All tokens, newest first."""
         return _TOKENS.select(self._reader.rows, "ORDER BY seq DESC")
 
 
 def create_token(connection: Connection, entry: Entry) -> None:
-    """A token as it was created, with the fingerprint of its secret."""
+    """Store a token with the fingerprint of its secret."""
     fingerprint = plain(entry.payload["fingerprint"])
     _TOKENS.insert(connection, entry.seq, entry.payload["admits"], fingerprint=fingerprint)
 
 
 def revoke_token(connection: Connection, entry: Entry) -> None:
-    """It lets nobody in any more."""
+    """Mark a token as revoked."""
     _TOKENS.merge(connection, entry.payload["id"], {"revoked_at": entry.at.isoformat()})
 
 
 class StoredReplies(Repository):
-    """What was answered, beside the ledger: it is gone after a while."""
+    """Replies to idempotent requests, which are not in the ledger and expire."""
 
     @in_transaction
     def begin(
         self, transaction: Transaction, reply: Reply, *, keep_s: float, keep_max: int = KEEP_MAX
     ) -> Reply | None:
-        """Remember that it is being done; or the one of that key that was begun before.
+        """Record a request in progress, or return the earlier one of the same key.
 
-        Of one owner, who stands in a key before its first '/', the latest `keep_max` are kept.
+        The latest `keep_max` of each owner, the part of a key before its first '/', are kept.
         """
         connection, at = transaction.connection, reply.at.timestamp()
         key, digest = plain(reply.key), plain(reply.digest)
@@ -115,10 +115,10 @@ class StoredReplies(Repository):
         ).fetchone()
         if row is not None:
             return Reply(row[0], row[1], datetime.fromtimestamp(row[2], UTC), row[3], row[4])
-        begun = {"key": key, "digest": digest, "at": at, "status": 0, "body": ""}
-        insert_row(connection, "replies", begun)
-        owner, divided, _ = key.partition("/")
-        if divided:
+        request = {"key": key, "digest": digest, "at": at, "status": 0, "body": ""}
+        insert_row(connection, "replies", request)
+        owner, slash, _ = key.partition("/")
+        if slash:
             mine = f"{owner}/%"
             connection.execute(
                 "DELETE FROM replies WHERE key LIKE ? AND at < (SELECT min(at) FROM (SELECT at"
@@ -129,11 +129,11 @@ class StoredReplies(Repository):
 
     @in_transaction
     def end(self, transaction: Transaction, key: str, *, status: int, body: str) -> None:
-        """What was answered."""
+        """Store the reply."""
         answer = {"status": status, "body": plain(body)}
         update_row(transaction.connection, "replies", plain(key), answer, key="key")
 
     @in_transaction
     def drop(self, transaction: Transaction, key: str) -> None:
-        """Nothing was done; it may be asked again."""
+        """Delete a request that did nothing, so that it can be repeated."""
         transaction.connection.execute("DELETE FROM replies WHERE key = ?", (plain(key),))

@@ -33,7 +33,7 @@ _INSERT_KEYED = (
 )
 _HEAD = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
 Row = tuple[object, ...]
-# What a run that is interrupted goes on by, and what ends it.
+# The entries that an interrupted run resumes from, and the entries that end it.
 _GOES_ON_BY = frozenset(
     {Kind.REASONING, Kind.WORKFLOW_REQUESTED, Kind.WORKFLOW_STEP, Kind.WORKFLOW_UNDO}
 )
@@ -44,9 +44,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for every entry: the clock, what is redacted and sealed, who signs how often.
+    """The clock, redaction, sealing and signing for every entry.
 
-    `head` is where the last one is kept outside of the database.
+    `head` keeps the last head outside of the database.
     """
 
     clock: Clock
@@ -58,15 +58,15 @@ class Rules:
 
 
 def decisions_of(rules: Rules) -> Decisions:
-    """What is believed of a store under these rules."""
+    """The decisions of a store under these rules."""
     return Decisions(rules.signer, rules.head.trouble if rules.head is not None else None)
 
 
 class Transaction:
-    """What a change may do: read and write rows, and append entries to the one chain.
+    """A change: reads and writes rows, and appends entries to the chain.
 
     The head is read inside the transaction, so writers in several processes never fork the chain.
-    New entries are gathered and inserted together at the end, or before somebody reads them.
+    New entries are collected and inserted together at the end, or before the next query.
     """
 
     def __init__(
@@ -87,18 +87,18 @@ class Transaction:
         self.appended = 0
 
     def now(self) -> datetime:
-        """The wall clock as it was when this began: what commits together has one time."""
+        """The time at which the transaction began, the same for all its entries."""
         return self._at
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
-        """The rows of one query, as they stand inside of it."""
+        """The rows of one query inside the transaction."""
         self.flush()
         return self.connection.execute(sql, values).fetchall()
 
     def append(self, draft: Draft, *, follows: bool | None = None) -> Entry:
-        """Chain one entry and project it; a key that is there already returns its entry.
+        """Append and project one entry; an existing key returns its entry.
 
-        `follows` says whether rows follow from it, where the caller has found that out.
+        `follows` tells whether the entry has projections, if the caller knows it already.
         """
         if draft.key:
             known = self._keys.get(draft.key)
@@ -116,14 +116,14 @@ class Transaction:
         linked = chain_hash(previous, digest)
         self._head = (seq, linked)
         self.appended += 1
-        # The driver of SQLite binds these at once, and asks of bytes first what else they could be.
+        # The driver of SQLite binds a bytearray faster than bytes.
         stored = (seq, bytearray(body), bytearray(digest), bytearray(previous), bytearray(linked))
         columns = (str(kind), self._seconds, draft.ticket, plain(draft.run), plain(draft.actor.id))
         if draft.key:
             self._waiting_keyed.append((*stored, *columns, plain(draft.key)))
         else:
             self._waiting.append(stored + columns)
-        if kind in _FINISHED:  # a run that is over needs no secret any more
+        if kind in _FINISHED:  # a finished run needs its secrets no more
             self.connection.execute("DELETE FROM sealed WHERE run = ?", (draft.run,))
         elif rules.sealer and payload is not draft.payload and _is_resumed_by(draft, payload):
             box = rules.sealer.seal(msgspec.json.encode(draft.payload), label=str(seq))
@@ -132,11 +132,11 @@ class Transaction:
         if follows is None:
             follows = rows_follow(draft)
         if follows:
-            entry = entry_from(seq, body, previous, linked)  # projections go by the stored bytes
+            entry = entry_from(seq, body, previous, linked)  # projections use the stored bytes
             project(self.connection, entry)
         else:
             about = (kind, payload, draft.ticket, draft.run, draft.actor)
-            # Without names, which take as long as all the rest of it.
+            # Keyword arguments would take as long as all the rest of it.
             entry = Entry(seq, self._at, *about, previous.hex(), linked.hex())
         if draft.key:
             self._keys[draft.key] = entry
@@ -145,10 +145,10 @@ class Transaction:
         return entry
 
     def checkpoint(self, *, restored: bool = False) -> None:
-        """Sign the head, unless it is signed already or there is nobody to sign.
+        """Sign the head, unless it is signed already or the store has no signer.
 
-        Not over a decision that nobody has signed; in a store that a person has `restored`, another
-        home may have signed it.
+        An unsigned decision before it prevents that; in a store that a person has `restored`,
+        another home may have signed it.
         """
         if self._rules.signer is not None and self._head[0]:
             self.flush()
@@ -169,7 +169,7 @@ class Transaction:
             )
 
     def flush(self) -> None:
-        """Insert what is gathered, so that statements see it."""
+        """Insert the collected entries, so that statements see them."""
         if self._waiting:
             self.connection.executemany(_INSERT, self._waiting)
             self._waiting.clear()
@@ -178,28 +178,28 @@ class Transaction:
             self._waiting_keyed.clear()
 
     def follow(self) -> None:
-        """It is committed: what others find from here on was written by us."""
+        """Note after the commit that this process wrote the new entries."""
         self.decisions.follow(self._found, self._head)
         if self._rules.head is not None and self._head != self._found:
             self._rules.head.note(self.rows, self._head, at_once=self._signed)
 
     def mark(self) -> tuple[int, bytes]:
-        """A point to come back to when a change is undone; what is gathered by then is inserted."""
+        """Flush, and return the head for `undo`."""
         self.flush()
         return self._head
 
     def undo(self, mark: tuple[int, bytes]) -> None:
-        """Forget what was appended since the mark; the database forgets its part itself."""
+        """Forget the entries since the mark; the database rolls back its rows itself."""
         self._waiting.clear()
         self._waiting_keyed.clear()
         self._head = mark
-        self._keys = {key: one for key, one in self._keys.items() if one.seq <= mark[0]}
+        self._keys = {key: entry for key, entry in self._keys.items() if entry.seq <= mark[0]}
 
 
 def _is_resumed_by(draft: Draft, redacted: Mapping[str, Any]) -> bool:
-    """Whether a run that is interrupted goes on by what was redacted, which is kept as it was.
+    """Whether an interrupted run needs the original of a redacted payload to resume.
 
-    A result is needed only where something in it may still be done.
+    A result is needed only for an undo that is still possible.
     """
     if draft.kind is Kind.TOOL_RESULT:
         result = draft.payload.get("result")

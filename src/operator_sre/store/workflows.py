@@ -1,4 +1,4 @@
-"""Workflows and their claims: a row for each, and one for each of its steps."""
+"""Workflows, their steps and their claims."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OLDER = " AND (? = '' OR seq < (SELECT seq FROM workflows WHERE id = ?))"
 
 
 class StoredWorkflows(Repository):
-    """Workflows as the ledger tells them."""
+    """All workflows."""
 
     @in_transaction
     def add(
@@ -61,7 +61,7 @@ class StoredWorkflows(Repository):
         worker: str = "",
         lease_s: float = 0.0,
     ) -> WorkflowRecord:
-        """Remember it; with a worker it is claimed in the same moment."""
+        """Add a workflow; with a worker, the same transaction claims it."""
         payload = {"record": to_json(record)}
         transaction.append(
             Draft(Kind.WORKFLOW_REQUESTED, payload, run=record.id, actor=record.requester)
@@ -70,13 +70,13 @@ class StoredWorkflows(Repository):
         return _claim(transaction, added, worker, lease_s) if worker else added
 
     def get(self, workflow: str) -> WorkflowRecord | None:
-        """One of them."""
+        """The workflow of this id, or None."""
         return _find(self._reader.rows, workflow)
 
     def find(
         self, *, states: Iterable[WorkflowState] = (), after: str = "", limit: int = 1000
     ) -> Sequence[WorkflowRecord]:
-        """The newest in these states, newest first; with `after` those older than it."""
+        """The newest workflows in these states; with `after`, those older than that workflow."""
         wanted = [state.value for state in (states or WorkflowState)]
         sql = f"{_COLUMNS} WHERE state IN ({marks(wanted)}){_OLDER} ORDER BY seq DESC LIMIT ?"
         return _records(self._reader.rows, sql, (*wanted, after, after, limit))
@@ -85,7 +85,7 @@ class StoredWorkflows(Repository):
     def cancel(
         self, transaction: Transaction, workflow: str, *, by: Actor, reason: str, undo: bool = False
     ) -> WorkflowRecord:
-        """Begin no more of it; one that nobody has begun ends here."""
+        """Cancel a workflow: no more steps begin, and a pending workflow ends at once."""
         known = _find(transaction.rows, workflow)
         if known is None:
             raise NotFoundError(
@@ -103,7 +103,7 @@ class StoredWorkflows(Repository):
 
 
 class StoredWorkflowClaims(Repository):
-    """Who runs a workflow, for how long."""
+    """Leases of workers on workflows."""
 
     @in_transaction
     def claim(
@@ -115,7 +115,7 @@ class StoredWorkflowClaims(Repository):
         late_s_max: float,
         workflow: str = "",
     ) -> WorkflowRecord | None:
-        """Take this one, or the first that is due or whose worker is gone."""
+        """Claim this workflow, or the first that is due or whose worker is gone."""
         now = transaction.now()
         sql = (
             f"{_COLUMNS} LEFT JOIN workflow_leases ON workflow_leases.workflow = workflows.id"
@@ -136,7 +136,7 @@ class StoredWorkflowClaims(Repository):
 
     @in_transaction
     def renew(self, transaction: Transaction, record: WorkflowRecord, *, lease_s: float) -> bool:
-        """Keep it; 0 gives it back. False when somebody else has it by now."""
+        """Extend the lease; 0 releases it. False when another worker has claimed the workflow."""
         until = transaction.now().timestamp() + lease_s if lease_s else 0.0
         done = transaction.connection.execute(
             "UPDATE workflow_leases SET until = ? WHERE workflow = ? AND epoch = ?",
@@ -146,7 +146,7 @@ class StoredWorkflowClaims(Repository):
 
     @in_transaction
     def note(self, transaction: Transaction, record: WorkflowRecord, note: StepNote) -> Entry:
-        """Write a change of a step down. ConflictError when the claim is over."""
+        """Record a change of a step. ConflictError when the claim was lost."""
         _must_hold(transaction, record)
         kind = Kind.WORKFLOW_UNDO if note.undoes else Kind.WORKFLOW_STEP
         payload = {"note": to_json(note)}
@@ -156,7 +156,7 @@ class StoredWorkflowClaims(Repository):
     def end(
         self, transaction: Transaction, record: WorkflowRecord, state: WorkflowState, *, reason: str
     ) -> WorkflowRecord:
-        """Write down how it ended. ConflictError when the claim is over."""
+        """Record how the workflow ended. ConflictError when the claim was lost."""
         _must_hold(transaction, record)
         _end(transaction, record.id, state, reason)
         return _load(transaction, record.id)
@@ -171,8 +171,8 @@ def workflow_refusal(transaction: Transaction, run: str, epoch: int) -> str:
         return "belongs to a claim that has ended"
     if rows[0][2] and not run.endswith("/undo"):
         return "belongs to a workflow that was cancelled"
-    begun = transaction.rows("SELECT 1 FROM commands WHERE run = ? AND permit <> ''", (run,))
-    return "is for a step that has already started" if begun else ""
+    commands = transaction.rows("SELECT 1 FROM commands WHERE run = ? AND permit <> ''", (run,))
+    return "is for a step that has already started" if commands else ""
 
 
 def _records(query: Rows, sql: str, values: Sequence[object]) -> list[WorkflowRecord]:
@@ -241,7 +241,7 @@ def _end(
 
 
 def request_workflow(connection: Connection, entry: Entry) -> None:
-    """A row for it, and for every step that it will have."""
+    """Store a workflow and its steps."""
     record = entry.payload["record"]
     row = {
         "id": entry.run,
@@ -261,33 +261,33 @@ def request_workflow(connection: Connection, entry: Entry) -> None:
 
 
 def claim_workflow(connection: Connection, entry: Entry) -> None:
-    """Somebody runs it from here on."""
+    """Store the worker of a claimed workflow."""
     worker, epoch = plain(entry.payload["worker"]), entry.payload["epoch"]
     now = {"state": WorkflowState.IN_PROGRESS.value, "worker": worker, "epoch": epoch}
     update_row(connection, "workflows", entry.run, now)
 
 
 def change_step(connection: Connection, entry: Entry) -> None:
-    """A step has changed."""
+    """Store a change of a step."""
     note = entry.payload["note"]
     changes = {name: note[name] for name in ("state", "outcome", "exit_code", "seq", "reason")}
     _add_to_step(connection, entry, {**changes, "attempts": note["attempt"]})
 
 
 def undo_step(connection: Connection, entry: Entry) -> None:
-    """Rolling a step back has changed."""
+    """Store a change of the rollback of a step."""
     _add_to_step(connection, entry, {"undone": entry.payload["note"]["state"]})
 
 
 def cancel_workflow(connection: Connection, entry: Entry) -> None:
-    """Somebody wants it to end."""
+    """Mark a workflow as cancelled."""
     undoes, reason = int(entry.payload["undo"]), plain(entry.payload["reason"])
     now = {"cancelled_by": plain(entry.actor.id), "undoes": undoes, "reason": reason}
     update_row(connection, "workflows", entry.run, now)
 
 
 def end_workflow(connection: Connection, entry: Entry) -> None:
-    """It is over, and what had not begun never will."""
+    """Store the end of a workflow, and cancel its steps that have not started."""
     payload = entry.payload
     end = {
         "state": payload["state"],

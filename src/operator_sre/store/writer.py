@@ -1,10 +1,9 @@
-"""Who commits when: changes that come together commit together.
+"""The one writer of a process: changes that arrive together commit together.
 
-What a turn of the event loop brings is one group, and a group is one durable transaction. While the
-disk is quick, it is committed right there, which saves two changes of thread; when commits take
-long, or another process writes, a thread does it and the loop goes on. Who has been alone for a
-while is not made to wait for the end of each turn, only now and then, which is how company is
-noticed.
+All changes of one turn of the event loop form a group, and a group is one durable transaction.
+While the disk is fast, the loop commits it directly, which saves two thread switches; when commits
+are slow, or another process writes, a thread commits. A caller that was alone for some groups waits
+for the end of its turn only now and then, which shows whether other callers have joined.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ QUEUE_MAX = 10_000
 INLINE_S_MAX = 0.002
 COMMIT_FORGET = 0.2  # how much the newest commit counts in the average
 LULL_FORGET = 0.1  # how much the newest lull counts in the average
-# Who was alone in so many groups is no longer made to wait for company each time, but now and then.
+# After so many groups of one, a caller waits for others only every COMPANY_EVERY groups.
 ALONE_GROUPS = 8
 COMPANY_EVERY = 4
 
 
 class Lull:
-    """Lets a thread work just while another one waits for the disk.
+    """Lets a thread work only while another one waits for the disk.
 
-    Only one thread computes at a time, and one that comes back from the disk has to wait until
-    the other gives way, which by itself it does only after milliseconds.
+    Only one thread runs Python at a time, and a thread that returns from the disk has to wait for
+    the other, which releases the interpreter only after milliseconds.
     """
 
     def __init__(self) -> None:
@@ -66,9 +65,9 @@ class Lull:
             self._began = 0.0
 
     def wait(self, *, limit_s: float, share: float) -> float | None:
-        """Wait for the next one; when so much of it is over, None when there was none for so long.
+        """Wait for the next lull, and return when a share of it will have passed; None without one.
 
-        The time is that of `time.perf_counter`. It may have passed for whoever wakes up slowly.
+        The result is a time of `time.perf_counter`, which a slow thread may get too late.
         """
         self._wanted = True
         try:
@@ -80,9 +79,9 @@ class Lull:
 
 @dataclass(slots=True)
 class Job:
-    """A change, or a mere entry to append, and what became of it.
+    """A change, or a draft to append, and its outcome.
 
-    `settled` once that is known; `done` is there when a thread has to tell a waiter in `loop`.
+    `settled` is True once the outcome is known. `done` is set when a thread reports it to `loop`.
     """
 
     change: Callable[[Transaction], Any] | None
@@ -95,7 +94,7 @@ class Job:
 
 
 class Committer:
-    """Holds the writer's session. A change that raises is undone alone; its neighbours commit."""
+    """Holds the session of the writer. A change that raises is undone alone; the others commit."""
 
     def __init__(
         self, database: Database, rules: Rules, lull: Lull, decisions: Decisions | None = None
@@ -108,9 +107,9 @@ class Committer:
         self._appended = 0
 
     def commit(self, group: Sequence[Job], *, wait: bool) -> bool:
-        """Apply a group and make it durable; each job learns what became of it.
+        """Apply a group durably, and set the outcome of each job.
 
-        With `wait` False it returns False at once, with nothing done, when another process writes.
+        With `wait` False it returns False without any change when another process writes.
         """
         try:
             connection = self._session.get()
@@ -125,7 +124,7 @@ class Committer:
                 try:
                     job.value = transaction.append(draft, follows=False)
                 except (TypeError, ValueError) as error:
-                    job.error = error  # it cannot be written as JSON; nothing was touched
+                    job.error = error  # it cannot be encoded as JSON; nothing was changed
             transaction.flush()
             with self._lull:
                 connection.execute("COMMIT")
@@ -135,16 +134,16 @@ class Committer:
             message = f"The store could not be written: {sentence(error)}."
             self._fail(group, StoreError(message, next_step=self._database.remedy))
         except Exception as error:  # noqa: BLE001
-            self._fail(group, error)  # a defect of ours; nobody may wait for it forever
+            self._fail(group, error)  # a bug, which must not leave callers waiting forever
         return True
 
     def _fail(self, group: Sequence[Job], error: Exception) -> None:
-        self._session.abandon()  # which undoes it; the next group opens another
+        self._session.abandon()  # rolls back; the next group opens a new session
         for job in group:
             job.value, job.error = None, error
 
     def sign_off(self) -> None:
-        """Sign what this process has appended, so that its tail is covered, and end the session."""
+        """Sign the head, so that it covers all entries of this process, and close the session."""
         if self._appended:
             try:
                 connection = self._session.get()
@@ -155,11 +154,11 @@ class Committer:
                 if self._rules.head is not None:
                     self._rules.head.flush(transaction.rows)
             except self._database.failures:
-                pass  # unsigned, but whole: the next checkpoint covers it
+                pass  # unsigned, but intact: the next checkpoint covers it
         self._session.abandon()
 
     def _apply(self, transaction: Transaction, job: Job) -> None:
-        """Run a change, or an entry that rows follow from, so that it can be undone alone."""
+        """Apply a change, or a draft with projections, so that it can be undone alone."""
         connection, database = transaction.connection, self._database
         mark = transaction.mark()
         connection.execute("SAVEPOINT change")
@@ -170,13 +169,13 @@ class Committer:
                 assert job.change is not None
                 job.value = job.change(transaction)
             transaction.flush()
-        except Exception as error:  # handed to the waiter, which raises it
+        except Exception as error:  # the waiter raises it
             is_conflict = isinstance(error, database.conflicts)
             if isinstance(error, database.failures) and not is_conflict:
-                raise  # the disk or the server, not the change: it fails for the whole group
+                raise  # disk or server: it fails the whole group
             connection.execute("ROLLBACK TO SAVEPOINT change")
             transaction.undo(mark)
-            # What a unique index says is put in our words; any other error is the change's own.
+            # The error of a unique index becomes a ConflictError; any other one stays.
             message = (
                 f"Conflict: another process wrote first; nothing was written: {sentence(error)}."
             )
@@ -186,7 +185,7 @@ class Committer:
 
 @types.coroutine
 def _next_turn() -> Generator[None, None, None]:
-    """Come back in the next turn of the loop, as `asyncio.sleep(0)` does, with a call less."""
+    """Continue in the next turn of the loop, like `asyncio.sleep(0)` with one call less."""
     yield
 
 
@@ -224,7 +223,7 @@ class Writer:
         return self._submit(None, draft)
 
     def close(self) -> None:
-        """Finish what is waiting, sign the head, and end the session."""
+        """Finish waiting changes, sign the head, and close the session."""
         if self._closed:
             return
         self._closed = True
@@ -239,8 +238,8 @@ class Writer:
     async def _submit(
         self, change: Callable[[Transaction], Any] | None, draft: Draft | None
     ) -> Any:
-        """One turn of the loop later, whoever comes first commits for all who came by then."""
-        from asyncio import get_running_loop  # whoever only reads starts without it
+        """Wait for the next turn of the loop, and commit the group unless another caller does."""
+        from asyncio import get_running_loop  # a command that only reads does not need it
 
         if self._closed:
             raise StoreError("The store is closed.")
@@ -256,7 +255,7 @@ class Writer:
         try:
             if turn is not None or self._alone < ALONE_GROUPS or not self._alone % COMPANY_EVERY:
                 await _next_turn()
-        finally:  # a waiter that is cancelled changes nothing: the change runs to its end
+        finally:  # cancelling the caller does not cancel the change
             if not job.settled and job.done is None:
                 self._end_turn(loop)
         if job.done is not None:
@@ -266,7 +265,7 @@ class Writer:
         return job.value
 
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit in the loop itself, or in a thread when it would have to wait for somebody."""
+        """Commit in the loop itself, or in a thread when the loop would have to wait."""
         group = self._turns.pop(loop, [])
         self._alone = self._alone + 1 if len(group) == 1 else 0
         inline_s_max, fits = self.inline_s_max, 0 < len(group) <= GROUP_MAX
@@ -304,8 +303,8 @@ class Writer:
             # One call into each loop instead of one for each job.
             for loop in dict.fromkeys(job.loop for job in group):
                 jobs = [job for job in group if job.loop is loop]
-                with contextlib.suppress(RuntimeError):  # it was closed; nobody waits any more
-                    loop.call_soon_threadsafe(_tell, jobs)
+                with contextlib.suppress(RuntimeError):  # a closed loop has no waiters
+                    loop.call_soon_threadsafe(_report, jobs)
 
     def _next_group(self) -> tuple[list[Job], bool]:
         jobs = self._jobs.get()
@@ -325,11 +324,11 @@ class Writer:
         done = self._committer.commit(group, wait=wait)
         self._average_s += COMMIT_FORGET * (time.monotonic() - started - self._average_s)
         if done:
-            self._committed()  # whoever follows the ledger in this process; it returns at once
+            self._committed()  # wakes the followers of the ledger; returns at once
         return done
 
 
-def _tell(jobs: Sequence[Job]) -> None:
+def _report(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.done is None or job.done.done():
             continue

@@ -1,4 +1,4 @@
-"""The desk where tickets are filed and ended."""
+"""Opens, grows, recovers and closes tickets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from operator_sre.codec import to_json
 __all__ = ["INCIDENTS_MAX", "Desk", "Needs", "incidents_of", "needs_of"]
 
 LIVE = tuple(state for state in TicketState if state.live)
-# Who holds a ticket because what it is about is planned, and closes what is no more.
+# The actor that holds tickets during planned work, and closes those of removed subjects.
 PLANNER = Actor("operator", "system")
 PLANNED = "Planned: a silence or a maintenance window covers all of it."
-# How long others may go on reporting what our own look does not show, before it is work again.
+# How long other systems may report what our own check does not show, before the ticket reopens.
 PENDING_S = 900.0
 
-# When more than so many things that have nothing in common break in one look, they do have
-# something in common, which we do not know: they are one incident, not a flood of tickets.
+# When more incidents than this begin in one check, they share a cause that we do not know, and
+# become one ticket instead of a flood of them.
 INCIDENTS_MAX = 20
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Desk:
         filed = {violation.key: ticket for ticket in live for violation in ticket.violations}
         if all(violation.key in filed for violation in violations):
             return again
-        names = {one.target for ticket in live for one in ticket.violations}
+        names = {violation.target for ticket in live for violation in ticket.violations}
         needs = needs_of(names | {violation.target for violation in violations}, targets)
         for incident in incidents_of(violations, targets):
             new = [violation for violation in incident if violation.key not in filed]
@@ -92,7 +92,7 @@ class Desk:
     async def _reopen(
         self, live: Sequence[Ticket], violations: Sequence[Violation], at: datetime | None
     ) -> list[Ticket]:
-        """What was watched and broke again is to be worked on again; its attempts count on."""
+        """Reopen watched tickets that broke again; their attempts still count."""
         reopened = []
         for ticket in live:
             if ticket.state is not TicketState.WATCHED:
@@ -100,8 +100,9 @@ class Desk:
             keys = {violation.key for violation in ticket.violations}
             mine = [violation for violation in violations if violation.key in keys]
             slack_s = self._stable_of(ticket.subject)
-            # A break that is older than the proof is what others still report against our look.
-            if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
+            ages_s = [(ticket.changed_at - violation.since).total_seconds() for violation in mine]
+            # Other systems may still report a break that is older than our proof.
+            if any(age_s < slack_s for age_s in ages_s):
                 why = "It broke again while it was watched."
             elif mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
                 why = f"Other systems still report it after {PENDING_S / 60:g} minutes."
@@ -122,14 +123,15 @@ class Desk:
         loud: Sequence[Violation],
         now: datetime,
     ) -> None:
-        """Keep agents off what is planned: a silence or a window covers all that is still broken.
+        """Hold tickets while silences or windows cover all that is broken, and release them after.
 
-        They may go on with it when it is covered no more. A pause that is over keeps nobody off.
+        A pause that has ended holds no ticket.
         """
         if self._moves is None:
             return
         states = (TicketState.OPEN, TicketState.CLAIMED)
-        quiet, broken = {one.key for one in silenced}, {one.key for one in loud}
+        quiet = {violation.key for violation in silenced}
+        broken = {violation.key for violation in loud}
         for ticket in self._tickets.find(states=states, subject=subject):
             keys = {violation.key for violation in ticket.violations}
             ours = ticket.pause is not None and ticket.pause.by == PLANNER.id
@@ -144,16 +146,16 @@ class Desk:
                     await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
 
     async def retire(self, subject: str, reason: str) -> None:
-        """Close what is left of a subject that is no more: nobody can prove or mend any of it."""
+        """Close the tickets of a subject that was removed: they cannot be proven any more."""
         if self._moves is None:
             return
         for ticket in self._tickets.find(states=LIVE, subject=subject):
-            with contextlib.suppress(ConflictError):  # it has come to its end this moment
+            with contextlib.suppress(ConflictError):  # it was closed at this moment
                 await self._moves.make(ticket.id, Move(MoveKind.CLOSE, PLANNER, reason))
                 log.info("ticket closed: %s", reason, extra={"ticket": ticket.id})
 
     async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
-        """Say in the tickets of a subject which of what they hold breaks again and again."""
+        """Mark the tickets of a subject whose violations are flapping."""
         flapping = {
             key_of(condition.subject, condition.target, condition.invariant)
             for condition in conditions
@@ -164,7 +166,7 @@ class Desk:
         for ticket in self._tickets.find(states=LIVE, subject=subject):
             keys = sorted({violation.key for violation in ticket.violations} & flapping)
             if keys and not ticket.flapping:
-                # Under a key, so that two monitors say it once.
+                # The key lets only one of two monitors append it.
                 payload = {"violations": keys, "window_s": FLAP_S}
                 draft = Draft(
                     Kind.TICKET_FLAPPING,
@@ -179,10 +181,10 @@ class Desk:
     async def recover(
         self, subject: str, conditions: Iterable[Condition], now: datetime
     ) -> Sequence[Ticket]:
-        """Resolve tickets that nobody works on and whose every invariant holds again for long.
+        """Resolve tickets without an agent whose invariants have all held for long enough.
 
-        What broke again and again has to hold for as long as it takes to be no longer flapping.
-        What a person has escalated stays so until a person says otherwise.
+        A flapping ticket has to hold until it no longer counts as flapping. A ticket that a person
+        has escalated and paused stays as it is.
         """
         idle = (TicketState.OPEN, TicketState.WATCHED, TicketState.ESCALATED)
         tickets = self._tickets.find(states=idle, subject=subject)
@@ -198,15 +200,15 @@ class Desk:
             if ticket.state is TicketState.ESCALATED and ticket.is_paused(now):
                 continue
             held = [healthy.get(violation.key) for violation in ticket.violations]
-            well = [one for one in held if one is not None]
+            well = [condition for condition in held if condition is not None]
             if len(well) < len(held):
                 continue
-            since = max(one.since for one in well)
+            since = max(condition.since for condition in well)
             stable_s = (now - since).total_seconds()
-            flaps = ticket.flapping or any(one.flapping(now) for one in well)
+            flaps = ticket.flapping or any(condition.flapping(now) for condition in well)
             enough_s = self._stable_of(subject)
             if stable_s >= (max(FLAP_S, enough_s) if flaps else enough_s):
-                # An agent that was at it before may have changed something.
+                # An agent that worked on it before may have changed something.
                 if ticket.state is TicketState.WATCHED:
                     how, changed = "It was watched", ""
                 elif ticket.run:
@@ -227,8 +229,8 @@ class Desk:
         return resolved
 
     def _stable_of(self, subject: str) -> float:
-        asked = self._stable_s
-        return asked(subject) if callable(asked) else asked
+        stable_s = self._stable_s
+        return stable_s(subject) if callable(stable_s) else stable_s
 
     async def close(
         self,
@@ -238,11 +240,10 @@ class Desk:
         reason: str = "",
         by: Actor | None = None,
     ) -> Ticket:
-        """RESOLVED needs a Proof that held; anything else is ESCALATED with its reason.
+        """RESOLVED needs a proof that held; anything else is ESCALATED with its reason.
 
-        A proof that says too little of what breaks again and again, or of what others still report,
-        is not believed yet: the ticket is WATCHED. `drafts` are what else ends with it, recorded
-        with it or not at all.
+        When the ticket is flapping, or other systems still report a violation, the proof is not
+        enough yet and the ticket is WATCHED. `drafts` are recorded in the same transaction.
         """
         if proof is not None and proof.held:
             doubt = ""
@@ -268,18 +269,18 @@ class Desk:
 
 
 def _takes_more(ticket: Ticket | None) -> bool:
-    # Nobody works on an escalated or watched ticket, so a new break must not hide in it.
+    # No agent works on an escalated or watched ticket, so a new break must not hide in it.
     return ticket is not None and ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
 
 
 def _find_related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs) -> Ticket | None:
-    """The oldest ticket about something that a new break needs, or that needs it.
+    """The oldest ticket about a target that a new break depends on, or the other way round.
 
-    What a ticket is about may hold by now, or be silenced, or not be seen: it is one story still.
+    It is the same incident even when the ticket's own violations hold, are silenced or unknown.
     """
     broken = {violation.target for violation in new}
     below = broken.union(*(needs[name] for name in broken))
-    for ticket in sorted({one.id: one for one in live}.values(), key=lambda one: one.id):
+    for _, ticket in sorted({ticket.id: ticket for ticket in live}.items()):
         about = {violation.target for violation in ticket.violations}
         joins = about & below or any(broken & needs[name] for name in about)
         if joins and _takes_more(ticket):
@@ -290,10 +291,10 @@ def _find_related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs
 def incidents_of(
     violations: Sequence[Violation], targets: Sequence[Target]
 ) -> list[tuple[Violation, ...]]:
-    """Violations grouped into incidents, in each the root first: what the others depend on."""
+    """Violations grouped into incidents, each with its root first: what the others depend on."""
     broken = {violation.target for violation in violations}
-    needs = {name: one & broken for name, one in needs_of(broken, targets).items()}
-    # For each name one that stands for its group: those that need one another, in any way.
+    needs = {name: needed & broken for name, needed in needs_of(broken, targets).items()}
+    # Union-find: the leader of a target stands for its group of connected targets.
     leader = {name: name for name in broken}
 
     def find(name: str) -> str:
@@ -310,19 +311,20 @@ def incidents_of(
         name = violation.target
         return -dependants[name], -violation.severity.rank, name, violation.invariant
 
-    together: dict[str, list[Violation]] = {}
+    groups: dict[str, list[Violation]] = {}
     for violation in sorted(violations, key=order):
-        together.setdefault(find(violation.target), []).append(violation)
-    if len(together) > INCIDENTS_MAX:
+        groups.setdefault(find(violation.target), []).append(violation)
+    if len(groups) > INCIDENTS_MAX:
         return [tuple(sorted(violations, key=order))]
-    first = {root: min(one.target for one in found) for root, found in together.items()}
-    return [tuple(together[root]) for root in sorted(together, key=lambda root: first[root])]
+    return sorted(
+        map(tuple, groups.values()), key=lambda group: min(violation.target for violation in group)
+    )
 
 
 def needs_of(names: set[str], targets: Sequence[Target]) -> Needs:
-    """Every target that each of these needs, directly or through another."""
+    """The targets that each of these depends on, directly or through another."""
     direct = {target.name: target.depends_on for target in targets}
-    found: dict[str, frozenset[str]] = {}
+    needs: dict[str, frozenset[str]] = {}
     for name in names:
         seen: set[str] = set()
         queue = list(direct.get(name, ()))
@@ -331,5 +333,5 @@ def needs_of(names: set[str], targets: Sequence[Target]) -> Needs:
             if need not in seen:
                 seen.add(need)
                 queue.extend(direct.get(need, ()))
-        found[name] = frozenset(seen - {name})
-    return found
+        needs[name] = frozenset(seen - {name})
+    return needs

@@ -1,4 +1,4 @@
-"""6 PROVE: look again until it holds, or the deadline passes."""
+"""6 PROVE: check again until the invariants hold or the deadline passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking again, with fresh observations, until the invariants have held for a while."""
+"""Checks a ticket again, with fresh observations, until its invariants have held for a while."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from operator_protocols.ports import Clock
 
 __all__ = ["Verifier"]
 
-# Not seeing a subject is no way in which its faults spread.
+# A fault does not spread by making its subject unobservable.
 OBSERVABLE = "observable"
 
 
 @dataclass(slots=True)
 class _Holding:
-    """Since when each of a growing ticket's violations has been seen to hold without a break."""
+    """Since when each violation of a growing ticket has held without a break."""
 
-    begun: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+    starts: dict[str, tuple[float, datetime]] = field(default_factory=dict)
 
     def note(self, keys: Iterable[str], now: float, at: datetime, *, well: bool) -> float | None:
-        """For how long all of these hold by now; None when they do not."""
-        known = self.begun if well else {}
-        self.begun = {key: known.get(key, (now, at)) for key in keys} if well else {}
-        return now - max((since for since, _ in self.begun.values()), default=now) if well else None
+        """For how long all of these have held; None when they do not hold."""
+        known = self.starts if well else {}
+        self.starts = {key: known.get(key, (now, at)) for key in keys} if well else {}
+        return (
+            now - max((start for start, _ in self.starts.values()), default=now) if well else None
+        )
 
     def since(self) -> datetime | None:
         """When the last of them began to hold."""
-        return max((at for _, at in self.begun.values()), default=None)
+        return max((at for _, at in self.starts.values()), default=None)
 
 
 class Verifier:
-    """Decides whether a ticket's invariants hold for good. A mind saying so is not evidence."""
+    """Decides whether a ticket's invariants hold. The word of an agent is not evidence."""
 
     def __init__(
         self,
@@ -62,19 +64,19 @@ class Verifier:
         deadline_s: float | None = None,
         hasty: bool = False,
     ) -> Proof:
-        """Look until every violation of the ticket has held for the stable period, or time is up.
+        """Check until every violation of the ticket has held for the stable period, or time is up.
 
-        The ticket is asked for at every look, because it may grow meanwhile; the period of what
-        was added begins when it is seen to hold. `before` is what was
-        broken before anybody acted. What broke since is harm, unless it is the fault itself that
-        spread along `targets`: then it has to hold as well. What others still report while our own
-        look shows nothing is waited for, and is no reason to repair it again. `hasty` ends at the
-        first look that shows it broken: what did not recover by itself is not waited for.
+        Every check reads the ticket again, because it may grow meanwhile; the period of an added
+        violation begins when it first holds. `before` is what was broken before the first action.
+        What broke since is harm, unless the fault itself spread along `targets`: then that has to
+        hold as well. A violation that only other systems still report is awaited, and is no reason
+        to repair again. `hasty` ends at the first check that shows it broken.
         """
         started = self._clock.monotonic()
-        asked = self._stable_s
-        stable_for_s = asked(ticket().subject) if callable(asked) else asked
-        # What is looked at rarely has to hold for long, and gets the time to begin to.
+        stable_for_s = (
+            self._stable_s(ticket().subject) if callable(self._stable_s) else self._stable_s
+        )
+        # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
         holding, looks = _Holding(), 0
         hurt_at: float | None = None
@@ -85,7 +87,7 @@ class Verifier:
             keys = {violation.key for violation in ticket().violations}
             spread, harm = _split_new(check, check.broken() - before - keys, ticket(), targets)
             health = check.own_health_of(keys | spread)
-            pending = tuple(  # what others report of the ticket, and our own look does not show
+            pending = tuple(  # what other systems report, and our own check does not show
                 key
                 for key in sorted(keys)
                 if check.own_health_of([key]) is Health.HEALTHY
@@ -96,7 +98,7 @@ class Verifier:
             hurt_at = (now if hurt_at is None else hurt_at) if harm else None
             hurt_s = 0.0 if hurt_at is None else now - hurt_at
             held = well_s is not None and looks > 1 and stable_s >= stable_for_s
-            # One look at which something else is broken says little: it may be gone at the next.
+            # One check with another break proves little: the break may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
             if (held and judged) or over:
@@ -118,7 +120,7 @@ class Verifier:
 def _split_new(
     check: CheckResult, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """What broke since: how the fault itself spreads, and what has nothing to do with it."""
+    """The new breaks, split into the spread of the fault itself and harm."""
     about = {violation.target for violation in ticket.violations}
     needed = about.union(*(dependencies_of(name, targets) for name in about))
     subject = check.observation.subject

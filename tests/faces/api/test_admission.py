@@ -269,7 +269,7 @@ def test_refusals_do_not_flood_the_ledger(world: World) -> None:
 
     async def knock() -> None:
         for number in range(500):
-            await refusals.refused(f"10.0.0.{number % 50}", "no token")
+            await refusals.record_refusal(f"10.0.0.{number % 50}", "no token")
 
     before = len(world.told(Kind.ACCESS_REFUSED))
     asyncio.run(knock())
@@ -279,7 +279,7 @@ def test_refusals_do_not_flood_the_ledger(world: World) -> None:
     assert sum(one.payload["count"] for one in told) == 500
     assert {one.payload["source"] for one in told} > {"others", "10.0.0.1"}
     world.clock.advance(61.0)
-    asyncio.run(refusals.refused("10.0.0.1", "no token"))
+    asyncio.run(refusals.record_refusal("10.0.0.1", "no token"))
     assert len(world.told(Kind.ACCESS_REFUSED)) == before + len(told) + 1
 
 

@@ -117,7 +117,7 @@ async def test_a_command_of_somebody_else_is_heard_while_it_runs(tmp_path: Path)
     with open_app(config) as app:
         command = "echo begun; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done; echo over"
         doing = asyncio.ensure_future(
-            execute_command(app, Wanted(command, timeout_s=60.0), asked=lambda one: None)
+            execute_command(app, Wanted(command, timeout_s=60.0), on_request=lambda one: None)
         )
         async with console_on(config) as (_console, pilot):
             await pilot.press("4")

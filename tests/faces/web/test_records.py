@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 from operator_sre.app.audit import Filter, export_text, tail
-from operator_sre.app.history import list_commands, wanted
+from operator_sre.app.history import list_commands, parse_filter
 from operator_sre.faces.web.chain_check import Walk
 from operator_sre.faces.web.downloads import download
 from operator_sre.faces.web.pages import address
@@ -21,7 +21,7 @@ from tests.processes.waiting import eventually
 
 def test_every_command_is_listed_and_leads_to_all_that_is_known_of_it(web: Web) -> None:
     person = web.person("viewer")
-    known = list_commands(web.app, wanted(web.app), limit=50).commands
+    known = list_commands(web.app, parse_filter(web.app), limit=50).commands
     text = person.get("/history").text
     assert known
     for one in known:
@@ -35,7 +35,7 @@ def test_every_command_is_listed_and_leads_to_all_that_is_known_of_it(web: Web) 
 
 def test_filters_leave_out_what_does_not_fit_and_name_what_there_is(web: Web) -> None:
     person = web.person("viewer")
-    known = list_commands(web.app, wanted(web.app), limit=50).commands
+    known = list_commands(web.app, parse_filter(web.app), limit=50).commands
     ran = [one for one in known if one.succeeded]
     rest = [one for one in known if not one.succeeded]
     text = person.get("/history?outcome=succeeded").text
@@ -53,7 +53,7 @@ def test_filters_leave_out_what_does_not_fit_and_name_what_there_is(web: Web) ->
 
 def test_figures_say_how_often_and_how_well(web: Web) -> None:
     text = web.person("viewer").get("/history/statistics").text
-    known = list_commands(web.app, wanted(web.app), limit=50).commands
+    known = list_commands(web.app, parse_filter(web.app), limit=50).commands
     assert f"{len(known)} command" in text
     assert web.person("viewer").get("/history/statistics?since=soon").status_code == 400
 

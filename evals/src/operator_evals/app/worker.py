@@ -225,7 +225,7 @@ class Taker:
                 held = list(self._under_way)
                 try:
                     await asyncio.to_thread(self.queue.beat, held)
-                    wanted = await asyncio.to_thread(self.queue.taken, held)
+                    wanted = await asyncio.to_thread(self.queue.find_taken, held)
                     for errand in held:
                         if errand not in wanted and (task := self._under_way.get(errand)):
                             task.cancel()

@@ -45,7 +45,7 @@ class _Books:
 
     verdicts: list[Entry] = field(default_factory=list)
     minted: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    asked: dict[str, Entry] = field(default_factory=dict)
+    requests: dict[str, Entry] = field(default_factory=dict)
     answers: dict[str, list[Entry]] = field(default_factory=dict)
     calls: dict[str, Entry] = field(default_factory=dict)
     judged: dict[str, Entry | None] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def read_actions(entries: Sequence[Entry]) -> tuple[ReportedAction, ...]:
             case Kind.VERDICT:
                 books.verdicts.append(entry)
             case Kind.APPROVAL_REQUESTED:
-                books.asked[payload["approval"]["id"]] = entry
+                books.requests[payload["approval"]["id"]] = entry
             case Kind.APPROVAL_DECIDED:
                 books.answers.setdefault(payload["id"], []).append(entry)
             case Kind.PERMIT_MINTED:
@@ -76,14 +76,16 @@ def read_actions(entries: Sequence[Entry]) -> tuple[ReportedAction, ...]:
                     undos[entry.seq] = _key(undo)
                 if call := books.calls.pop(payload["permit"], None):
                     judged = books.judged.get(payload["permit"])
-                    found.append(_deed(books, call, judged, entry))
+                    found.append(_build_action(books, call, judged, entry))
             case Kind.REFUSED:
-                found.append(_deed(books, entry, _verdict_of(books, entry), entry))
-    found += [_deed(books, call, books.judged.get(key), None) for key, call in books.calls.items()]
-    # People were asked about these, and nothing has come of it yet.
-    requested = {_key(request.payload["approval"]["action"]) for request in books.asked.values()}
+                found.append(_build_action(books, entry, _verdict_of(books, entry), entry))
     found += [
-        _deed(books, verdict, verdict, None)
+        _build_action(books, call, books.judged.get(key), None) for key, call in books.calls.items()
+    ]
+    # People were asked about these, and nothing has come of it yet.
+    requested = {_key(request.payload["approval"]["action"]) for request in books.requests.values()}
+    found += [
+        _build_action(books, verdict, verdict, None)
         for verdict in books.verdicts
         if _key(verdict.payload["action"]) in requested
     ]
@@ -108,18 +110,20 @@ def _verdict_of(books: _Books, entry: Entry) -> Entry | None:
     return None
 
 
-def _deed(books: _Books, begun: Entry, judged: Entry | None, ended: Entry | None) -> ReportedAction:
-    action = begun.payload.get("action") or {}
-    verdict = judged.payload if judged else begun.payload
+def _build_action(
+    books: _Books, start: Entry, judged: Entry | None, ended: Entry | None
+) -> ReportedAction:
+    action = start.payload.get("action") or {}
+    verdict = judged.payload if judged else start.payload
     result = (ended.payload.get("result") if ended else None) or {}
     streams = [str(result.get(name) or "").strip("\n") for name in ("stdout", "stderr")]
     lines = "\n".join(filter(None, streams)).splitlines()
     output = "\n".join(lines[-OUTPUT_LINES_MAX:])[-OUTPUT_CHARACTERS_MAX:]
     level = str(verdict.get("level", ""))
     return ReportedAction(
-        seq=begun.seq,
-        at=begun.at,
-        run=begun.run,
+        seq=start.seq,
+        at=start.at,
+        run=start.run,
         command=command_of(action) if action else "(unknown)",
         target=str(action.get("target", "")),
         cwd=str(action.get("cwd", "")),
@@ -131,7 +135,7 @@ def _deed(books: _Books, begun: Entry, judged: Entry | None, ended: Entry | None
         explanation=str(verdict.get("explanation", "")),
         rules=tuple(str(rule["id"]) for rule in verdict.get("rules", ())),
         reversible=verdict.get("reversible"),
-        permission=_permission(books, begun, action),
+        permission=_permission(books, start, action),
         outcome=str(result.get("outcome", "")),
         exit_code=result.get("exit_code"),
         duration_s=float(result.get("duration_s") or 0.0),
@@ -147,15 +151,15 @@ def _deed(books: _Books, begun: Entry, judged: Entry | None, ended: Entry | None
     )
 
 
-def _permission(books: _Books, begun: Entry, action: Mapping[str, Any]) -> Permission:
-    minted = books.minted.get(str(begun.payload.get("permit", "")))
+def _permission(books: _Books, start: Entry, action: Mapping[str, Any]) -> Permission:
+    minted = books.minted.get(str(start.payload.get("permit", "")))
     if minted:
         number = str(minted.get("approval", ""))
     else:  # no permit names a request: the newest one about this very action
         requests = [
             number
-            for number, entry in books.asked.items()
-            if _key(entry.payload["approval"]["action"]) == _key(action) and entry.run == begun.run
+            for number, entry in books.requests.items()
+            if _key(entry.payload["approval"]["action"]) == _key(action) and entry.run == start.run
         ]
         number = requests[-1] if requests else ""
     if not number:
@@ -163,7 +167,7 @@ def _permission(books: _Books, begun: Entry, action: Mapping[str, Any]) -> Permi
             return Permission("nobody")
         rule = minted.get("rule")
         return Permission("rule", rule=str(rule)) if rule else Permission("policy")
-    request = books.asked.get(number)
+    request = books.requests.get(number)
     answers = books.answers.get(number, [])
     last = answers[-1].payload if answers else {}
     people = [

@@ -132,8 +132,8 @@ def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
 def trials_of(
     config: Config, *, executor: str, version: str, name: str = "", at_once: int = 0
 ) -> TrialQueue:
-    """The queue for one that leads, or for one that does so many at once; nothing is opened yet.
+    """The queue of a leader, or of a worker that takes `at_once` trials; nothing is opened yet.
 
-    Only workers of the same version take them: others might break and judge differently.
+    Only workers of the same version take trials, because others might break and judge differently.
     """
     return trial_queue(config.store, executor=executor, version=version, name=name, at_once=at_once)

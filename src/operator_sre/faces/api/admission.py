@@ -149,7 +149,7 @@ class Admission:
             except OperatorError as error:
                 return problem(error)
         if isinstance(admitted, Refusal):
-            await self.refusals.refused(source, admitted.reason, token=admitted.token)
+            await self.refusals.record_refusal(source, admitted.reason, token=admitted.token)
             return _answer(admitted)
         scope["token"] = admitted
         return None

@@ -175,7 +175,7 @@ class Door(APIRoute):
             if role is not Role.VIEWER:
                 held = await ask(home_of(request), role_in_force, token)
             if not held.may(role):
-                await request.app.state.refusals.refused(
+                await request.app.state.refusals.record_refusal(
                     request.scope["source"], "role", token=token.id
                 )
                 message = f"This needs the role {role}; the token has the role {held}."

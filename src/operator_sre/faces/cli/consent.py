@@ -65,7 +65,7 @@ def cross_boundary(
     """
     if change is None:
         return None
-    from operator_sre.app.confirmations import cross, said_no
+    from operator_sre.app.confirmations import cross, decline_own
     from operator_sre.faces.cli.signals import run_until_stopped
 
     sure = yes and not propose
@@ -73,7 +73,7 @@ def cross_boundary(
         try:
             confirm(clean(change.rationale), yes=False, word=word)
         except typer.Abort:
-            run_until_stopped(said_no(app, change))
+            run_until_stopped(decline_own(app, change))
             raise
         sure = True
     found = run_until_stopped(cross(app, change, sure=sure, given=given))

@@ -163,7 +163,7 @@ def execute(
 
     async def work(app: App) -> Execution:
         watch = screen.show if live else None
-        doing = execute_command(app, wanted, asked=announce, watch=watch, began=began.append)
+        doing = execute_command(app, wanted, on_request=announce, watch=watch, began=began.append)
         works.append(asyncio.ensure_future(doing))
         try:
             return await works[0]

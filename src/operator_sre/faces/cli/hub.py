@@ -83,7 +83,7 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
             action.agent.name,
             action.state,
             "pending" if action.approval else "-",
-            action.what.command,
+            action.call.command,
         )
         for action in found
     ]

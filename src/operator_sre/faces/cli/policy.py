@@ -159,7 +159,7 @@ def change(
         found = sketch_for(app, request, risk=risk)
         if not as_json:
             print_lines([*map(clean, found.patch.splitlines()), ""])
-        done = cross_boundary(app, found.asked, yes=yes, propose=propose, as_json=as_json)
+        done = cross_boundary(app, found.wanted, yes=yes, propose=propose, as_json=as_json)
     assert done is not None
     if as_json:
         print_json({"confirmation": done})

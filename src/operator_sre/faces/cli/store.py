@@ -125,13 +125,13 @@ def restore(
 
 
 def _record_restored(context: typer.Context, change: Asked) -> None:
-    from operator_sre.app.confirmations import done_without
+    from operator_sre.app.confirmations import record_applied
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.signals import run_until_stopped
 
     with open_app(config_of(context)) as app:
         why = "the store that was replaced could not be opened"
-        run_until_stopped(done_without(app, change, why=why))
+        run_until_stopped(record_applied(app, change, why=why))
 
 
 def _mean_it(
@@ -187,7 +187,7 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Purge the contents of old entries. The chain still verifies."""
-    from operator_sre.app.confirmations import cross, said_no
+    from operator_sre.app.confirmations import cross, decline_own
     from operator_sre.app.store import (
         plan_purge,
         purge_asked,
@@ -205,7 +205,7 @@ def purge(
     asks = not yes and not propose and not as_json and sys.stdin.isatty()
     if asks and not _ask_for_number(plan):
         with open_home(context) as app:
-            run_until_stopped(said_no(app, purge_asked(plan)))
+            run_until_stopped(decline_own(app, purge_asked(plan)))
         raise typer.Exit(NEEDS_A_PERSON)
     sure = (yes or asks) and not propose
     with open_home(context) as app:

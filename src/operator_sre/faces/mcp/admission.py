@@ -56,7 +56,7 @@ class Admission:
             scope["token"] = admitted
             await self.inner(scope, receive, send)
             return
-        await self.refusals.refused(source, admitted.reason, token=admitted.token)
+        await self.refusals.record_refusal(source, admitted.reason, token=admitted.token)
         error = {"code": -32600, "message": admitted.message}
         body = msgspec.json.encode(
             {"jsonrpc": "2.0", "id": None, "error": error, "schema_version": SCHEMA_VERSION}

@@ -150,7 +150,7 @@ class Desk:
         held = await asyncio.to_thread(role_in_force, self.home, token)
         if not held.may(role):
             source = request.client.host if request.client else "somebody"
-            await self.refusals.refused(source, "role", token=token.id)
+            await self.refusals.record_refusal(source, "role", token=token.id)
             raise AuthorityError(
                 f"This needs the role {role}; the token has the role {held}.",
                 next_step="Ask a person to create a token: operator tokens create NAME --for mcp.",

@@ -93,16 +93,16 @@ class Admission:
         """The answer to a request that is not admitted; None if it is."""
         scope, source, path = request.scope, request.scope["source"], request.url.path
         if not is_ours(request.headers.get("host", ""), self.hosts):
-            await self.refusals.refused(source, "host")
+            await self.refusals.record_refusal(source, "host")
             return PlainTextResponse(f"{UNKNOWN_HOST}\n", 421)
         if PREFIX.encode() in request.scope["query_string"] or PREFIX in path:
-            await self.refusals.refused(source, "secret in the address")
+            await self.refusals.record_refusal(source, "secret in the address")
             message = "The URL contains a secret. Revoke that token.\n"
             return PlainTextResponse(message, 400)
         if path.startswith(f"{ASSETS}/"):
             return _slow_down(self.fetches, source)
         if request.method not in ("GET", "HEAD") and not _from_here(request, tls=self.tls):
-            await self.refusals.refused(source, "cross-site")
+            await self.refusals.record_refusal(source, "cross-site")
             return PlainTextResponse("The form was sent by another site.\n", 403)
         try:
             session = self._session(request)

@@ -208,7 +208,7 @@ def _queue(home: App, *, every: bool, after: str) -> Mapping[str, Any]:
 async def _too_late(request: Request, approval: str, error: ConflictError) -> ConflictError:
     """The same error with who answered first, so that the second person knows whom to ask."""
     token = session_of(request).token.id
-    await request.app.state.refusals.refused(request.scope["source"], STALE, token=token)
+    await request.app.state.refusals.record_refusal(request.scope["source"], STALE, token=token)
     decided = show_approval(home_of(request), approval).approval
     who = ""
     if decided.decided_by and decided.decided_at is not None:

@@ -17,11 +17,11 @@ from operator_sre.app.history import (
     failures,
     list_commands,
     list_patterns,
+    parse_filter,
     search_commands,
     show_command,
     show_output,
     statistics,
-    wanted,
 )
 from operator_sre.faces.web.downloads import download
 from operator_sre.faces.web.pages import SEQ_MAX, address, pages_of
@@ -59,7 +59,7 @@ class _Asked:
 
     def where(self, home: App) -> CommandFilter:
         """The filter. UsageError names what there is."""
-        return wanted(
+        return parse_filter(
             home,
             ticket=int(self.ticket) if self.ticket else None,
             target=self.target,
@@ -141,12 +141,12 @@ def _facts(filters: _Asked, found: FoundCommands) -> Mapping[str, Any]:
 
 
 def _newest(home: App) -> Mapping[str, Any]:
-    found = list_commands(home, wanted(home), limit=COMMANDS_MAX)
+    found = list_commands(home, parse_filter(home), limit=COMMANDS_MAX)
     return {"commands": found.commands}
 
 
 def _figures(home: App, since: str) -> Mapping[str, Any]:
-    where = wanted(home, since=since)
+    where = parse_filter(home, since=since)
     known = statistics(home, where)
     return {
         "since": since,

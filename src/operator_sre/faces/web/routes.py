@@ -132,7 +132,9 @@ async def _find_flaw(request: Request, session: Session, *, once: bool) -> str:
 
 
 async def _tell(request: Request, session: Session, why: str) -> None:
-    await request.app.state.refusals.refused(request.scope["source"], why, token=session.token.id)
+    await request.app.state.refusals.record_refusal(
+        request.scope["source"], why, token=session.token.id
+    )
 
 
 _WORDS = {

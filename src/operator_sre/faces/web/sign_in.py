@@ -43,13 +43,13 @@ async def sign_in(request: Request) -> Response:
         form = await form_of(request)
         wanted, secret = path_within(form.fields.get("next", "/")), form.text("token", most=200)
         if wait_s := state.attempts.wait_s(source):
-            await state.refusals.refused(source, "too many sign-ins")
+            await state.refusals.record_refusal(source, "too many sign-ins")
             words = f"Too many attempts. Try again in {wait_s} s."
             return _page(wanted, words, status=429)
         token = check(home, secret)
         why = token.refusal(home.clock.now(), Audience.WEB) if token else "unknown token"
         if token is None or why:
-            await state.refusals.refused(source, why, token=token.id if token else "")
+            await state.refusals.record_refusal(source, why, token=token.id if token else "")
             if token is not None and why == "audience":
                 return _page(wanted, wrong_door(token, Audience.WEB), status=403)
             return _page(wanted, _WHY.get(why, "There is no such token."), status=401)
@@ -73,7 +73,7 @@ async def sign_out(request: Request) -> Response:
     state = request.app.state
     form = await form_of(request)
     if not session.knows(form.fields.get("csrf", "")):
-        await state.refusals.refused(request.scope["source"], "csrf", token=session.token.id)
+        await state.refusals.record_refusal(request.scope["source"], "csrf", token=session.token.id)
         return Response(status_code=303, headers={"location": "/"})
     state.sessions.end(session)
     await record_sign_out(home_of(request), session.token, source=request.scope["source"])

@@ -72,13 +72,13 @@ class HistoryPage(CommandsPage, SearchPage):
         def read(app: App) -> FoundCommands:
             from operator_sre.app import history
 
-            where = history.wanted(app, outcome=outcome)
+            where = history.parse_filter(app, outcome=outcome)
             return history.list_commands(app, where, limit=COMMANDS_MAX)
 
         async def search(app: App) -> FoundCommands:
             from operator_sre.app import history
 
-            where = history.wanted(app, outcome=outcome)
+            where = history.parse_filter(app, outcome=outcome)
             return await history.search_commands(app, text, where, limit=COMMANDS_MAX)
 
         link = self.console_app.link

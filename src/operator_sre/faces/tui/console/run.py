@@ -191,7 +191,7 @@ class RunPage(Page):
         async def execute(app: App) -> Execution:
             from operator_sre.app.commands import execute_command
 
-            return await execute_command(app, wanted, asked=show_request, watch=output.feed)
+            return await execute_command(app, wanted, on_request=show_request, watch=output.feed)
 
         lines.clear()
         lines.border_title = "Output, running; Ctrl-X cancels"

@@ -103,7 +103,7 @@ class TicketPage(CommandsPage):
             from operator_sre.app import history
             from operator_sre.app.tickets import show_ticket
 
-            wanted = history.wanted(app, ticket=number)
+            wanted = history.parse_filter(app, ticket=number)
             found = history.list_commands(app, wanted, limit=COMMANDS_MAX)
             return show_ticket(app, number), found.commands
 

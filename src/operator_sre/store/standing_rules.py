@@ -1,4 +1,4 @@
-"""Standing rules."""
+"""Standing rules: approvals for all commands of one kind."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class StoredStandingRules(Repository):
-    """What people have allowed for as long as they do not revoke it."""
+    """Rules of people that allow commands until they are revoked."""
 
     @in_transaction
     def add(self, transaction: Transaction, rule: StandingRule) -> StandingRule:
-        """Remember it; the same id added twice is one rule."""
+        """Add a rule; adding the same id again changes nothing."""
         known = _RULES.get(transaction.rows, rule.id)
         if known is None:
-            # A rule that outlives its ticket must not go with it when that is purged.
+            # A purge of the ticket must not purge a rule that outlives it.
             ticket = rule.ticket if rule.scope is Scope.TICKET else None
             by, payload = Actor(rule.made_by, "user"), {"rule": to_json(rule)}
             transaction.append(Draft(Kind.RULE_ADDED, payload, ticket=ticket, actor=by))
@@ -43,7 +43,7 @@ class StoredStandingRules(Repository):
     def revoke(
         self, transaction: Transaction, rule: str, *, by: Actor, reason: str
     ) -> StandingRule:
-        """It allows nothing from now on. ConflictError when it is revoked already."""
+        """Revoke a rule. ConflictError when it is revoked already."""
         known = _RULES.load(transaction.rows, rule)
         if not known.stands:
             raise ConflictError(f"Rule {rule!r} has been revoked already, by {known.revoked_by}.")
@@ -53,11 +53,11 @@ class StoredStandingRules(Repository):
         return _RULES.load(transaction.rows, rule)
 
     def get(self, rule: str) -> StandingRule | None:
-        """One rule."""
+        """The rule of this id, or None."""
         return _RULES.get(self._reader.rows, rule)
 
     def find(self, *, revoked: bool = False) -> Sequence[StandingRule]:
-        """Those that stand as the ledger confirms them, or all, oldest first."""
+        """Rules that the ledger confirms as valid, or all rules, oldest first."""
         sql = "SELECT body, seq FROM standing_rules WHERE revoked <= ? ORDER BY seq"
         with self._decisions.snapshot(self._reader) as rows:
             stored = [(_RULES.parse(body), seq) for body, seq in rows(sql, (int(revoked),))]
@@ -69,14 +69,14 @@ class StoredStandingRules(Repository):
 
 
 def is_rule_standing(transaction: Transaction, rule: str) -> bool:
-    """Whether it is there and not revoked, inside a transaction."""
+    """Whether a rule is valid, inside a transaction."""
     rows, decisions = transaction.rows, transaction.decisions
     stored = rows("SELECT body, seq FROM standing_rules WHERE id = ?", (plain(rule),))
     return any(_is_confirmed(rows, decisions, _RULES.parse(body), seq) for body, seq in stored)
 
 
 def _is_confirmed(rows: Rows, decisions: Decisions, rule: StandingRule, seq: int) -> bool:
-    """Whether the ledger has the rule as it is stored, and nobody has revoked it there."""
+    """Whether the ledger has the same rule and no revocation of it."""
     added = decisions.entry(rows, seq, Kind.RULE_ADDED)
     if added is None or not rule.stands:
         return False
@@ -94,20 +94,20 @@ def _is_confirmed(rows: Rows, decisions: Decisions, rule: StandingRule, seq: int
 
 
 def add_rule(connection: Connection, entry: Entry) -> None:
-    """A rule as a person made it."""
+    """Store a rule."""
     _RULES.insert(connection, entry.seq, entry.payload["rule"], revoked=0)
 
 
 def revoke_rule(connection: Connection, entry: Entry) -> None:
-    """It allows nothing from here on."""
-    revoked = {
+    """Mark a rule as revoked."""
+    revocation = {
         "revoked_at": entry.at.isoformat(),
         "revoked_by": entry.actor.id,
         "revoked_because": entry.payload["reason"],
     }
-    _RULES.merge(connection, entry.payload["id"], revoked, revoked=1)
+    _RULES.merge(connection, entry.payload["id"], revocation, revoked=1)
 
 
 def count_use(connection: Connection, rule: str) -> None:
-    """A permit was given because of it."""
+    """Count a permit that rests on a rule."""
     _RULES.merge(connection, rule, {"uses": _RULES.body(connection, rule)["uses"] + 1})
