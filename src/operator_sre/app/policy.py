@@ -272,9 +272,11 @@ def compare_policies(old: Path, new: Path) -> Compared:
     policies = (Policy(book=before), Policy(book=after))
     commands = []
     for line in lines:
-        old, new = (judge(Action.shell(line), policy, person=True).level for policy in policies)
-        if old is not new:
-            commands.append(Judged(line, old, new))
+        first, second = (
+            judge(Action.shell(line), policy, person=True).level for policy in policies
+        )
+        if first is not second:
+            commands.append(Judged(line, first, second))
     return Compared(differences(before, after), commands, len(lines))
 
 
