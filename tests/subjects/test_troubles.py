@@ -28,10 +28,11 @@ KINDS = ("member", "cluster", "server", "client", "node", "store", "replica", "s
 def test_every_finding_states_its_trouble(name: str) -> None:
     seen = tuple(Seen(kind, {"kind": kind}) for kind in (*KINDS, "prometheus"))
     observation = Observation(name, HeldClock().now(), seen)
-    for invariant in SUBJECTS[name]:
-        troubles = {finding.trouble for finding in invariant.check(observation)}
-        assert None not in troubles, invariant.name
-        assert getattr(invariant, "trouble", Trouble.NOTHING) is not None
+    findings = [found for row in SUBJECTS[name] for found in row.check(observation)]
+    assert findings
+    assert [found.invariant for found in findings if found.trouble is None] == []
+    stated = [getattr(row, "trouble", Trouble.NOTHING) for row in SUBJECTS[name]]
+    assert None not in stated
 
 
 def test_a_store_that_refuses_writes_says_for_want_of_what() -> None:

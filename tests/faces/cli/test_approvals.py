@@ -44,7 +44,7 @@ def test_show_tells_all_that_one_has_to_know(home: Home) -> None:
         *("a1, pending, version 1", "command   mkdir zz", "in        /", "node-1 of shop"),
         *("system (system), through agent worker-1, ticket 1, run run-1", "it is full"),
         *("review, risk medium: restart_node changes", "/var/log/app.log", "writes    zz"),
-        *("undo      possible", "yes       0 of 1", "expires   in 9 min", "pid 7 started 1.5"),
+        *("undo      possible", "approved  0 of 1", "expires   in 9 min", "pid 7 started 1.5"),
         *(asked.binding.digest, asked.binding.action, "sha256:e", "sha256:p"),
     ):
         assert part in shown.out, part

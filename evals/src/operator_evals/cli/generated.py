@@ -69,7 +69,7 @@ def fuzz(
     """Break a rig with generated faults, and judge what its clients see.
 
     A seed gives one to three primitive faults over all that the rig has. Cases are kept: the same
-    command runs only those that this revision of the code has not run, and counts all of them.
+    command runs only the cases that this revision of the code has not run, and counts all of them.
     """
     from operator_evals.app.campaigns import database_path
     from operator_evals.app.generated import Wanted, load_generated
