@@ -118,11 +118,12 @@ def test_a_pipe_gets_log_lines_and_no_story(warm: Warm, tmp_path: Path) -> None:
 
 
 SLOW = """
-import time
+import pathlib, time
 from operator_sre.faces.cli.progress import progress, waiting
 with progress("checked") as tell:
     tell(41)
-    time.sleep(0.9)
+    while not pathlib.Path("shown").exists():
+        time.sleep(0.01)
 print("over")
 """
 
@@ -133,6 +134,7 @@ def test_what_takes_long_shows_how_far_it_is_and_leaves_no_trace(
     shown = Terminal([sys.executable, "-c", SLOW], cwd=tmp_path, environ={})
     terminals.append(shown)
     shown.shows("41 entries checked")
+    (tmp_path / "shown").touch()
     assert shown.ended() == 0
     assert shown.shown.endswith("\r\x1b[Kover\r\n")
 
