@@ -117,7 +117,11 @@ class Forked:
     def __init__(self, answers: socket.socket) -> None:
         self._answers = answers
         self._code: int | None = None
-        self.pid = self._next(ANSWER_S_MAX)
+        try:
+            self.pid = self._next(ANSWER_S_MAX)
+        except subprocess.TimeoutExpired:
+            answers.close()
+            raise
 
     def poll(self) -> int | None:
         """Its exit code, once it has ended."""

@@ -45,7 +45,7 @@ def test_a_node_that_is_asked_to_stop_exits_with_zero(rig: Rig, number: int) -> 
 
 def test_a_node_stops_also_while_its_store_hangs(rig: Rig) -> None:
     store = rig.store()
-    node = rig.node(store)
+    node = rig.node(store, "--store-timeout-s", "0.8")
     store.pause()
     node.process.terminate()
     assert node.process.wait(timeout=30) == 0
