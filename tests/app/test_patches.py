@@ -271,7 +271,7 @@ def test_what_must_be_meant_or_cannot_be_is_refused(config: Config, text: str, s
 def test_the_risk_is_told(config: Config, text: str, boundary: Boundary, risk: Risk) -> None:
     found = sketch(config, text)
     assert isinstance(found, Sketch)
-    assert (found.wanted.boundary, found.asked.risk) == (boundary, risk)
+    assert (found.wanted.boundary, found.wanted.risk) == (boundary, risk)
     assert found.patch.startswith("---")
     assert found.wanted.rationale
 
