@@ -134,6 +134,31 @@ async def test_who_started_a_moment_ago_is_given_time_and_nothing_is_changed() -
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "young",
+    [
+        replace(YOUNG, port="answers"),
+        replace(YOUNG, port="closed"),
+        replace(YOUNG, log="ERROR cannot reach the store\n"),
+        replace(YOUNG, port="answers", log="ERROR cannot reach the store\n", listens=False),
+    ],
+    ids=["answers", "closed", "errors", "errors-and-answers"],
+)
+async def test_a_young_process_gets_its_time_once_even_if_that_leads_narrowly(
+    young: State,
+) -> None:
+    waiting = f"{PATIENCE}(node-1)"
+    world = World(_shop(young), holds=lambda changes: True)
+    conclusion = await world.live(Reasoner())
+    assert [diagnosis.choice for diagnosis in world.diagnoses] == [waiting]
+    assert (world.done, conclusion.proof is not None) == ([], True)
+    world = World(_shop(young), holds=lambda changes: False)
+    await world.live(Reasoner())
+    choices = [diagnosis.choice for diagnosis in world.diagnoses]
+    assert (choices[0], choices.count(waiting), len(choices) > 1) == (waiting, 1, True)
+
+
+@pytest.mark.asyncio
 async def test_patience_ends() -> None:
     states = _shop(YOUNG)
 

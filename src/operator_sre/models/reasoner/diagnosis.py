@@ -86,7 +86,9 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
 def choose(case: Case) -> Remedy | None:
     """The remedy of least risk that resolves the leading suspects.
 
-    Several causes at one target may share a remedy; they need not be distinguished then.
+    Several causes at one target may share a remedy; they need not be distinguished then. A leader
+    whose remedy is to wait gets its time even if it leads narrowly: waiting harms nothing, and
+    what is then still broken is evidence against it.
     """
     ranked = case.belief.rank()
     leader = ranked[0][0]
@@ -95,10 +97,11 @@ def choose(case: Case) -> Remedy | None:
         (weight, {remedy.tool for remedy in remedies_for(case, suspect)})
         for suspect, weight in rivals
     ]
-    for remedy in remedies_for(case, leader):
+    remedies = remedies_for(case, leader)
+    for remedy in remedies:
         if sum(weight for weight, tools in ends if remedy.tool in tools) >= SURE:
             return remedy
-    return None
+    return next((remedy for remedy in remedies if remedy.tool == PATIENCE), None)
 
 
 def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
