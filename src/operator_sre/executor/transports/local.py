@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,16 +82,13 @@ class LocalShell:
 
     def prepare(self, action: Action, job: Job) -> PreparedProgram | None:
         """Get ready for a confined command, unless it is given secrets: they wait for its start."""
-        try:
-            given = self._gives(action)
-        except OperatorError:  # `run` says why
-            return None
-        if job.confinement is None or given:
-            return None
-        program = self._program_of(action, job, given)
-        if isinstance(program, Result) or program.bounds is None:
-            return None
-        return self._programs.prepare(program, job)
+        with contextlib.suppress(OperatorError, OSError, ValueError):  # `run` says why
+            if job.confinement is None or (given := self._gives(action)):
+                return None
+            program = self._program_of(action, job, given)
+            if isinstance(program, Program) and program.bounds is not None:
+                return self._programs.prepare(program, job)
+        return None
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""

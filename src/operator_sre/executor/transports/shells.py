@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Target
-from operator_protocols.errors import ConfigError, ExecutorError, MissingExtraError
+from operator_protocols.errors import (
+    ConfigError,
+    ExecutorError,
+    MissingExtraError,
+    OperatorError,
+)
 from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Engine
 from operator_sre.executor.docker.engine import EngineError
@@ -65,12 +71,10 @@ class Shells:
 
     def prepare(self, action: Action, job: Job) -> Prepared | None:
         """Get ready for a command on this machine; other places cannot."""
-        try:
+        with contextlib.suppress(OperatorError):  # `run` says why
             is_here = isinstance(self._place_of(action.target), Here)
-        except ConfigError:  # `run` says why
-            return None
-        if is_here and isinstance(self._local, Preparing):
-            return self._local.prepare(action, job)
+            if is_here and isinstance(self._local, Preparing):
+                return self._local.prepare(action, job)
         return None
 
     async def run(self, action: Action, job: Job) -> Result:

@@ -232,7 +232,7 @@ def _yq(word: Word, scene: Scene) -> str:
 def _path(word: Word, scene: Scene) -> str:
     """A path of which only the name and what is known of it are shown, whichever it is."""
     if "watchdog" in word.text:
-        return "!Opening a watchdog starts the time until the machine is reset."
+        return "!Opening a watchdog starts its timer, which resets the machine."
     return _UNKNOWN.format("a path") if _is_unknown(word) else scene.visit(word.text)
 
 

@@ -174,7 +174,7 @@ def _set_oom_score(text: bytes) -> None:
 
 
 def _become(line: _socket.socket) -> None:
-    """Wait for a command, and for the word to become it; tell why when that fails."""
+    """Wait for a command and its start, and become it; report why when that fails."""
     head, descriptors = _receive(line, SIZE.size)
     if len(head) < SIZE.size or len(descriptors) != 3:
         return  # the runner is gone, or does not need this cell any more

@@ -99,5 +99,5 @@ def test_anything_else_has_a_reason(text: str, start: str) -> None:
 
 def test_what_has_no_backslash_is_sql() -> None:
     assert psql(" SELECT 1") is None
-    assert psql("DROP TABLE t") == "!DROP removes something from the database."
+    assert psql("DROP TABLE t") == "!DROP removes an object from the database."
     assert psql("SELECT 1 \\! id") is not None

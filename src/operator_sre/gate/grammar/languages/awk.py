@@ -47,9 +47,9 @@ _CONTROL = frozenset({"for", "if", "switch", "while"})
 _REASONS: dict[str, str] = {
     "ARGC": "ARGC decides which files are read.",
     "ARGV": "ARGV decides which files are read.",
-    "ENVIRON": "?ENVIRON holds the environment, where secrets are.",
+    "ENVIRON": "?ENVIRON holds the environment, which may hold secrets.",
     "FUNCTAB": "!FUNCTAB calls functions by a name that is not shown.",
-    "SYMTAB": "?SYMTAB reaches every variable, the environment too.",
+    "SYMTAB": "?SYMTAB gives access to every variable, also to the environment.",
     "getline": "!The word 'getline' reads a file or runs a command.",
     "system": "!The function 'system' runs a shell command.",
 }

@@ -24,7 +24,7 @@ def go_template(text: str) -> str | None:
     if _ENVIRONMENT.search(text):
         return "?The environment often holds secrets."
     if _CONFIGURATION.search(text):
-        return "?The whole configuration holds the environment, where secrets are."
+        return "?The whole configuration holds the environment, which may hold secrets."
     return "An escaped character hides a name." if _ESCAPED.search(text) else None
 
 
@@ -32,5 +32,5 @@ def inspect_template(text: str) -> str | None:
     """The same for the whole description of a container, which itself holds an environment."""
     reason = go_template(text)
     if reason is None and (not text or _WHOLE.search(text)):
-        return "?The whole description holds the environment, where secrets are."
+        return "?The whole description holds the environment, which may hold secrets."
     return reason

@@ -47,9 +47,9 @@ YQ: frozenset[str] = JQ | frozenset(
     """.split()  # noqa: SIM905
 )
 JQ_REFUSED: dict[str, str] = {
-    "ENV": "?The variable $ENV is the environment, where secrets are.",
+    "ENV": "?The variable $ENV is the environment, which may hold secrets.",
     "__prog_args": "This variable is not known.",
-    "env": "?The function 'env' shows the environment, where secrets are.",
+    "env": "?The function 'env' shows the environment, which may hold secrets.",
     "get_search_list": "The function 'get_search_list' shows where modules are loaded from.",
     "getline": "The function 'getline' is not known.",
     "import": "!The word 'import' reads a program from another file.",
@@ -57,14 +57,14 @@ JQ_REFUSED: dict[str, str] = {
     "modulemeta": "The function 'modulemeta' reads another file.",
 }
 YQ_REFUSED: dict[str, str] = JQ_REFUSED | {
-    "envsubst": "?The operator 'envsubst' shows the environment, where secrets are.",
+    "envsubst": "?The operator 'envsubst' shows the environment, which may hold secrets.",
     "eval": "!The operator 'eval' runs an expression that is not shown here.",
     "load": "The operator 'load' reads another file.",
     "load_base64": "The operator 'load_base64' reads another file.",
     "load_props": "The operator 'load_props' reads another file.",
     "load_str": "The operator 'load_str' reads another file.",
     "load_xml": "The operator 'load_xml' reads another file.",
-    "strenv": "?The operator 'strenv' shows the environment, where secrets are.",
+    "strenv": "?The operator 'strenv' shows the environment, which may hold secrets.",
     "strload": "The operator 'strload' reads another file.",
     "system": "!The operator 'system' runs a command.",
 }

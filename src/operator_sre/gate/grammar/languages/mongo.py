@@ -91,7 +91,7 @@ _OPERATORS: dict[str, str] = {
     "$accumulator": "!The operator '$accumulator' runs code in the server.",
     "$function": "!The operator '$function' runs code in the server.",
     "$merge": "!The stage '$merge' writes its result into a collection.",
-    "$out": "!The stage '$out' replaces a collection by its result.",
+    "$out": "!The stage '$out' replaces a collection with its result.",
     "$where": "!The operator '$where' runs code in the server.",
 }
 _SECRET = re.compile(
@@ -144,7 +144,7 @@ def mongo(text: str) -> str | None:
 def _statement(tokens: list[str]) -> str | None:
     if tokens[0] == "show":
         fits = len(tokens) in (2, 3) and tokens[1] in _SHOWN
-        return None if fits else "?This may show who has which rights."
+        return None if fits else "?This may show the permissions of users."
     if tokens[0] == "use" and len(tokens) == 2 and tokens[1].isidentifier():
         return None
     place, open_wrappers = 0, 0

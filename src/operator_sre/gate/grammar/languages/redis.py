@@ -52,11 +52,11 @@ _PARTS: dict[str, frozenset[str]] = {
     }.items()
 }
 _REASONS: dict[str, str] = {
-    "acl": "!ACL changes who may do what.",
+    "acl": "!ACL changes permissions.",
     "auth": "?AUTH carries a password.",
     "bgrewriteaof": "BGREWRITEAOF makes the server rewrite its log.",
     "bgsave": "BGSAVE makes the server write its data out.",
-    "client": "!CLIENT changes or ends connections.",
+    "client": "!CLIENT changes or closes connections.",
     "cluster": "!CLUSTER changes the cluster.",
     "config": "!CONFIG changes the server.",
     "debug": "!DEBUG can stop or crash the server.",
@@ -78,11 +78,11 @@ _REASONS: dict[str, str] = {
     "pfcount": "PFCOUNT may rewrite the key that it counts.",
     "psubscribe": "PSUBSCRIBE never ends.",
     "psync": "PSYNC starts a replication that never ends.",
-    "replicaof": "!REPLICAOF makes the server drop its data for that of another.",
+    "replicaof": "!REPLICAOF replaces the data of the server with that of another.",
     "save": "SAVE stalls the server while it writes its data out.",
     "script": "!SCRIPT changes the scripts in the server.",
-    "shutdown": "!SHUTDOWN ends the server.",
-    "slaveof": "!SLAVEOF makes the server drop its data for that of another.",
+    "shutdown": "!SHUTDOWN stops the server.",
+    "slaveof": "!SLAVEOF replaces the data of the server with that of another.",
     "sort": "SORT can store its result; SORT_RO cannot.",
     "subscribe": "SUBSCRIBE never ends.",
     "swapdb": "!SWAPDB exchanges two databases.",
