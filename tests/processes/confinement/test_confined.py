@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -100,6 +101,18 @@ async def test_it_writes_in_a_folder_of_its_own_that_goes(runs: Runs) -> None:
     assert folder.startswith(str(runs.folder))
     await runs("true")  # it is removed when there is time for it
     assert not Path(folder).exists()
+
+
+async def test_odd_arguments_of_calls_mean_what_they_mean_to_the_kernel(runs: Runs) -> None:
+    program = (
+        "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True);"
+        "path = os.fsencode(os.environ['TMPDIR'] + '/x');"
+        "new = libc.open(path, os.O_CREAT | os.O_WRONLY, ctypes.c_uint(0xFFFFFFFF));"
+        "print(new >= 0, oct(os.stat(path).st_mode & 0o777));"
+        "print(libc.flock(new, ctypes.c_uint(0xFFFFFFFF)), os.strerror(ctypes.get_errno()))"
+    )
+    done = await runs("", None, sys.executable, "-I", "-S", "-c", program)
+    assert done.stdout.decode().splitlines() == ["True 0o755", "0 Success"], done.stderr
 
 
 async def test_what_it_tried_is_reported(runs: Runs, tmp_path: Path) -> None:

@@ -402,7 +402,7 @@ class Guard:
             if not self._is_plainly_own(target):
                 raise RefusedError(errno.EACCES, f"write to {target}")
             return self._open_own(call, target, flags & ~os.O_EXCL, mode)
-        fd = self._files.open(path, wanted, mode & ~umask_of(call.thread))
+        fd = self._files.open(path, wanted, mode & 0o7777 & ~umask_of(call.thread))
         if not flags & os.O_NONBLOCK:
             os.set_blocking(fd, True)
         return fd
@@ -415,7 +415,7 @@ class Guard:
                 raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
             if not self._files.holds(os.readlink(f"/proc/self/fd/{copy}")):
                 raise RefusedError(errno.EPERM)
-            operation = call.arguments[1] & 0xFFFFFFFF
+            operation = to_signed(call.arguments[1])
             await self._workers.run(lambda: fcntl.flock(copy, operation))
         self._send(call)
 
