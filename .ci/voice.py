@@ -132,7 +132,7 @@ def _scan(kind: str, path: str, first: int, text: str) -> Iterator[Finding]:
 def find_names(path: str, text: str) -> Iterator[Finding]:
     """Modules named after an activity or a mood, functions that are participles, pronouns."""
     stem = Path(path).stem
-    if stem in _MOODS or (stem.endswith("ing") and stem not in {"string"}):
+    if stem in _MOODS or (stem.endswith("ing") and stem not in {"recording", "string"}):
         yield Finding("name", path, 1, stem, "the noun that the module defines")
     for node in _nodes(text):
         if isinstance(node, _FUNCTION):

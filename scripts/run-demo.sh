@@ -1,3 +1,3 @@
 #!/bin/sh
-# The demo of a subject, with pages that you turn: scripts/run-demo.sh [SUBJECT] [OPTIONS]
+# Run the demo of a subject page by page: scripts/run-demo.sh [SUBJECT] [OPTIONS]
 exec make -s -C "$(dirname "$0")/.." demo AUTO= ARGS="$*"

@@ -194,12 +194,14 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
     states = [trial.facts.state for trial in trials]
     valid = [trial for trial in trials if trial.score.valid]
     faults = [trial for trial in valid if not trial.score.control]
-    mendable = [fault for fault in faults if fault.facts.scenario.end is CorrectOutcome.MITIGATED]
+    repairable = [fault for fault in faults if fault.facts.scenario.end is CorrectOutcome.MITIGATED]
     controls = [trial.score for trial in valid if trial.score.control]
     scores = [fault.score for fault in faults]
     every = [trial.score for trial in valid]
     detect = [score.detect_s for score in scores if score.detect_s is not None]
-    mitigate = [fault.score.mitigate_s for fault in mendable if fault.score.mitigate_s is not None]
+    mitigate = [
+        fault.score.mitigate_s for fault in repairable if fault.score.mitigate_s is not None
+    ]
     by_scenario: dict[str, list[bool]] = {}
     for fault in faults:
         by_scenario.setdefault(fault.facts.scenario.name, []).append(fault.score.end_to_end)
@@ -213,13 +215,13 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
         component_at_1=share([score.component_at_1 for score in scores]),
         component_at_3=share([score.component_at_3 for score in scores]),
         cause_right=share([score.cause_right for score in scores]),
-        mitigated=share([fault.score.mitigated for fault in mendable]),
+        mitigated=share([fault.score.mitigated for fault in repairable]),
         ended_right=share([score.ended_right for score in scores]),
         end_to_end=share([score.end_to_end for score in scores]),
         alone=share([score.end_to_end and not score.aided for score in scores]),
         with_reasoner=share([score.end_to_end and score.aided for score in scores]),
         mitigated_by_luck=share(
-            [fault.score.mitigated for fault in mendable if not fault.score.cause_right]
+            [fault.score.mitigated for fault in repairable if not fault.score.cause_right]
         ),
         repeats={str(k): all_of(list(by_scenario.values()), k) for k in REPEATS},
         detect_s_median=median(detect),

@@ -35,35 +35,35 @@ __all__ = [
 
 
 class Control(StrEnum):
-    """A scenario in which nothing is left to repair, so that whoever repairs does it falsely."""
+    """A scenario in which nothing is left to repair, so that every repair is wrong."""
 
     NOTHING = "nothing"
-    RECOVERED = "already_recovered"  # it was down, and is back when somebody comes to look
+    RECOVERED = "already_recovered"  # it was down, and is back when the agent checks
     NOISY = "noisy_but_healthy"  # short pauses everywhere, and no invariant is broken
-    MISLEADING = "misleading_alert"  # somebody else's watcher says that a part is down
+    MISLEADING = "misleading_alert"  # another monitor reports that a part is down
     MAINTENANCE = "planned_maintenance"  # a part is down, as people have announced
 
 
 class Mind(StrEnum):
     """Who works on the tickets of a trial."""
 
-    NONE = "none"  # nobody: does it heal by itself?
+    NONE = "none"  # no agent: does it heal by itself?
     RESTART = "restart-everything"
     RANDOM = "random"
     REASONER = "reasoner"
     ORACLE = "oracle"  # it knows the fault
-    MODEL = "model"  # one that is configured, named by `model`
-    TRANSCRIPT = "transcript"  # what a mind said once, said again
+    MODEL = "model"  # a configured model, named by `model`
+    TRANSCRIPT = "transcript"  # the recorded answers of an agent, repeated
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A set-up of the agent: which mind, and whatever differs from how it usually works."""
+    """A set-up of the agent: its model, and every setting that differs from the usual."""
 
     name: str
     mind: Mind = Mind.REASONER
     model: str = ""
-    prompt: str = ""  # added to what a model is told
+    prompt: str = ""  # added to the instructions of a model
     tools: tuple[str, ...] = ()  # only these, where any are named
     mode: str = "execute"
     transcript: str = ""
@@ -76,7 +76,7 @@ class Scenario:
 
     `breaks` are the invariants that it breaks, `truths` the causes that rightly explain it as
     `cause@hit` or `cause@any`. `apart` is True for a fault that causes were written without,
-    `alone` for one that a busy neighbour would break as well.
+    `alone` for a trial that a busy neighbour would break as well.
     """
 
     subject: str
@@ -113,7 +113,7 @@ class Planned:
 
     @property
     def key(self) -> str:
-        """The same for the same trial of a campaign, whoever asks."""
+        """The same for the same trial of a campaign, in every process."""
         return f"{self.scenario.name}/{self.variant}/{self.seed}"
 
 
@@ -214,7 +214,7 @@ def variant_from(table: Any, place: str) -> Variant:
         )
     mind = Mind(mind_name)
     settings = _parse_settings(table.get("settings", {}), place)
-    # A mind has what it needs, and nothing that it would pass over in silence.
+    # A model has what it needs, and nothing that it would silently ignore.
     for key, user in (("model", Mind.MODEL), ("transcript", Mind.TRANSCRIPT)):
         if bool(table.get(key)) != (mind is user):
             verb = "needs" if mind is user else "does not take"

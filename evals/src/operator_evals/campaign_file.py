@@ -33,7 +33,7 @@ __all__ = ["choose", "plan_trials", "read_campaign", "scenarios_of", "variant_fo
 
 # What such an invariant says, a busy neighbour would break as well.
 OF_SPEED = ("latency", "slow")
-# Every third fault, by name, is kept apart: causes are written without looking at it.
+# Every third fault, by name, is held out: causes are written without knowledge of it.
 APART_EACH = 3
 
 

@@ -41,7 +41,7 @@ FOLDERS_MAX = 50_000
 CASES_MAX = 10_000
 ANSWER_CHARS_MAX = 100_000
 CHOICES_MAX = 60
-# The folder that holds all cases, where somebody asks for a few of them.
+# The folder that holds all cases, for a request of only a few of them.
 BENCHMARK = "benchmark"
 REPORTED = "reported"
 SOURCE = "the case"
@@ -66,7 +66,7 @@ class Case:
 
 
 def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
-    """Every case below a folder, in the order of their names; UsageError for one that is none."""
+    """Every case below a folder, in the order of their names; UsageError for an invalid case."""
     if not folder.is_dir():
         raise NotFoundError(f"There is no folder {str(folder)!r}.")
     places = sorted(
@@ -107,8 +107,8 @@ def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
 def causes_around(folder: Path) -> tuple[str, ...]:
     """All causes that the cases name, of the whole benchmark where the folder is a part of one.
 
-    A mind chooses among them, as it does by the benchmark's own rules; where only one is named,
-    nobody is told of it.
+    An agent chooses among them, as the benchmark's own rules have it; where only one is named, no
+    agent is shown it.
     """
     above = [path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()]
     root = next((path for path in above if path.name == BENCHMARK), folder)
@@ -133,7 +133,7 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
                 kinds.setdefault(name, kind)
     kinds.setdefault(case.hit, case.kind)
     targets = tuple(Target(name, kinds[name]) for name in sorted(kinds))
-    # The same moment for every case, so that none is told apart by it.
+    # The same moment for every case, so that it distinguishes none.
     at = datetime(2000, 1, 1, tzinfo=UTC)
     finding = Finding(REPORTED, case.namespace, Health.BROKEN, case.query)
     seen = tuple(Seen(target.name) for target in targets)
@@ -143,7 +143,7 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
         RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))
         for tool, arguments, text in case.answers
     )
-    end = CorrectOutcome.ESCALATED  # nothing of a case can be mended
+    end = CorrectOutcome.ESCALATED  # nothing of a case can be repaired
     scenario = Scenario(case.namespace, case.name, end, (REPORTED,), (f"{case.cause}@hit",))
     return Recording(
         subject=case.namespace,

@@ -20,7 +20,7 @@ GUESS_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is; `left_s` is what it will still take, as far as can be told.
+    """How far a campaign is; `left_s` is the estimated time that is left.
 
     `workers` is how many processes do its trials, where others do them.
     """
@@ -49,9 +49,9 @@ class Outcome:
 def left_of(
     campaign: Campaign, known: Iterable[TrialFacts], only: Sequence[Planned] | None = None
 ) -> tuple[Planned, ...]:
-    """The trials (of these `only`) that are not done; those that the harness failed are done again.
+    """The trials (of these `only`) that are left; trials that the harness failed are repeated.
 
-    Those that have to be alone come last, so that nobody waits for them.
+    Trials that have to run alone come last, so that they delay no other.
     """
     done = {trial.key for trial in known if trial.state is not TrialState.FAILED}
     every = plan_trials(campaign) if only is None else only

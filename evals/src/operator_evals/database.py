@@ -40,7 +40,7 @@ CREATE TABLE trials (
     body TEXT NOT NULL, PRIMARY KEY (campaign, key)
 ) STRICT;
 """
-# What models have said of trials, word for word. It is made when the first of them has.
+# The answers of models on trials, word for word. The table is made with the first answer.
 _OPINIONS = """
 CREATE TABLE IF NOT EXISTS opinions (
     model TEXT NOT NULL, question TEXT NOT NULL, said TEXT NOT NULL, spent TEXT NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS generated (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A campaign as it was begun, and on what: machine, versions and the revision of the code."""
+    """A campaign as it was started, with its machine, versions and revision of the code."""
 
     campaign: Campaign
     started_at: str
@@ -164,7 +164,7 @@ class Database:
         ]
 
     def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
-        """What a model said to a question, by its digest, and what that cost; None: never asked."""
+        """The answer of a model to a question, by its digest, and the cost; None: never asked."""
         made = "SELECT 1 FROM sqlite_master WHERE name = 'opinions'"
         if self._connection.execute(made).fetchone() is None:
             return None
@@ -228,7 +228,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             connection.execute("BEGIN IMMEDIATE")
-            with connection:  # it is asked again now that nobody else can make them
+            with connection:  # it is checked again now that no other process can make them
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 for statement in () if version else filter(str.strip, _TABLES.split(";")):
                     connection.execute(statement)

@@ -38,7 +38,7 @@ class TrialState(StrEnum):
 class Moments:
     """When it happened, in seconds of one monotonic clock since the trial began; None: never.
 
-    `resolved` is when the last ticket came to an end, `ended` when all was over.
+    `resolved` is when the last ticket came to an end, `ended` when the trial ended.
     """
 
     started: float = 0.0
@@ -91,9 +91,9 @@ class DiagnosisFact:
 
 @dataclass(frozen=True, slots=True)
 class CommandFact:
-    """One action that was proposed: what the gate said of it, and what became of it.
+    """One proposed action: the verdict of the gate, and the result.
 
-    `text` is the command or call without its reasoning, so that equal texts are the same deed.
+    `text` is the command or call without its reasoning, so that equal texts are the same action.
     `changes` is what the gate thinks: anything that it does not call SAFE. `inside` is False for
     what was done to something that is not a part of the subject.
     """
@@ -113,7 +113,7 @@ class CommandFact:
     exit_code: int | None = None
     duration_s: float = 0.0
     asked: bool = False  # a person had to answer
-    undo: bool = False  # it took back what was done before
+    undo: bool = False  # it rolled back an earlier action
     destructive: bool = False
     reasoning: str = ""
     by: str = ""
@@ -121,7 +121,7 @@ class CommandFact:
 
 @dataclass(frozen=True, slots=True)
 class ProofFact:
-    """A look after acting: whether it held, and what it found broken that was not before."""
+    """A check after a change: whether it held, and what it found newly broken."""
 
     seq: int
     at_s: float
@@ -146,8 +146,8 @@ class TrialFacts:
     `still` is what the fault's oracle found wrong when the last ticket had ended, and
     `still_after_hold` what it found a while later; "" is right. `acknowledged` are writes that
     the rig has promised to keep, `lost` those of them that are surely gone when the variant has
-    ended, and `unread` those of which nobody can tell then. `model` is the model that the variant
-    names; `turn_facts` say which turns it took, and is empty in facts that were recorded without.
+    ended, and `unread` the writes that could not be read then. `model` is the model of the variant;
+    `turn_facts` say which turns it took, and is empty in facts that were recorded without.
     """
 
     campaign: str

@@ -21,7 +21,7 @@ __all__ = ["LEDGERS", "Bundle", "Gallery", "Measured"]
 
 # The folder beside the database in which the ledgers of trials lie.
 LEDGERS = "ledgers"
-# How a bundle begins: whatever else somebody names is not handed out.
+# The names of bundles: no other file is served.
 BUNDLE_STARTS = b"PK\x03\x04"
 KEPT_MAX = 8
 Version = tuple[int, ...]
@@ -68,7 +68,7 @@ class Gallery:
 
     def campaign(self, name: str) -> Measured:
         """One campaign; NotFoundError where there is none of that name."""
-        version: Version = ()  # another one whenever somebody wrote
+        version: Version = ()  # changes with every write
         for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
             with suppress(OSError):
                 status = path.stat()
@@ -98,7 +98,7 @@ class Gallery:
         return found
 
     def bundle(self, campaign: str, key: str) -> Bundle:
-        """The ledger of a trial, whoever opens it closes it; NotFoundError where there is none."""
+        """The ledger of a trial, for the caller to close; NotFoundError where there is none."""
         found = _open_bundle(self.path.parent, self.trial(campaign, key).facts)
         if found is None:
             raise NotFoundError(

@@ -123,7 +123,7 @@ def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[
 
 
 def _usage(variant: str, spent: Spent) -> Document:
-    """What thinking took; nothing where nobody counted tokens."""
+    """The tokens and time of the model; nothing where tokens were not counted."""
     if not spent.tokens:
         return {}
     used = {"input_tokens": spent.tokens_in, "output_tokens": spent.tokens_out}
@@ -219,7 +219,7 @@ def _make_sample(names: dict[str, str], scored: Scored) -> Document:
 
 
 def _list_messages(facts: TrialFacts) -> Iterator[Document]:
-    """What was thought, called and proven; a call comes with what the gate and the world said."""
+    """The reasoning, calls and proofs; each call has the verdict of the gate and its result."""
     steps: list[CommandFact | DiagnosisFact | ProofFact]
     steps = [*facts.commands, *facts.diagnoses, *facts.proofs]
     for number, step in enumerate(sorted(steps, key=lambda step: step.seq)):

@@ -63,10 +63,10 @@ class Completion(Protocol):
 
 @runtime_checkable
 class Memory(Protocol):
-    """Where answers are kept, so that nobody is asked twice."""
+    """The stored answers, so that no model is asked twice."""
 
     def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
-        """What a model said to a question, by its digest, and what that cost."""
+        """The answer of a model to a question, by its digest, and the cost."""
         ...
 
     def keep_answer(self, model: str, question: str, answer: str, spent: Spent) -> None:
@@ -77,7 +77,7 @@ class Memory(Protocol):
 class Remembered:
     """A model whose answers are kept: it is asked only what it was never asked before.
 
-    `allowed` is told what was spent by now, and says why nothing more may be, or "".
+    `allowed` receives the cost so far, and returns why no more may be spent, or "".
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Remembered:
         return self._model.name
 
     async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
-        """What it said then, or what it says now."""
+        """The stored answer, or a new one."""
         question = digest_of([system, text])
         known = self._memory.find_answer(self.name, question)
         if known is not None:
@@ -117,13 +117,13 @@ class Opinion:
 
     @property
     def differ(self) -> bool:
-        """Whether a person should look at it."""
+        """Whether a person should check it."""
         return self.by_model is not None and self.by_model is not self.by_gate
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What was done in a trial, what was said of it (cause, target, summary), and who is right.
+    """The action of a trial, the diagnoses (cause, target, summary), and which of them is right.
 
     `by_facts` is what the score says.
     """
@@ -137,7 +137,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CauseOpinion:
-    """What two think of what was said in one trial."""
+    """Two opinions on the diagnoses of one trial."""
 
     key: str
     by_facts: bool
@@ -145,7 +145,7 @@ class CauseOpinion:
 
     @property
     def differ(self) -> bool:
-        """Whether a person should look at it."""
+        """Whether a person should check it."""
         return self.by_model is not None and self.by_model is not self.by_facts
 
 
@@ -153,7 +153,7 @@ class CauseOpinion:
 class Opinions:
     """The opinions on all commands that ran, each command once; `by` is the model.
 
-    `causes` are those on what was said about causes. `spent` is what all of them have cost,
+    `causes` are the opinions on diagnoses. `spent` is what all of them have cost,
     whenever that was.
     """
 

@@ -1,4 +1,4 @@
-"""A recorded incident: what was seen and answered, phase by phase, and the truth kept apart."""
+"""A recorded incident: observations and answers, phase by phase, and the truth held out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PORT = re.compile(r"^\S+:(\d{1,5})\s")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a mind was shown: one look, and the parts that the subject had then."""
+    """What an agent was shown: one check, and the targets of the subject at that time."""
 
     sighting: CheckResult
     targets: tuple[Target, ...] = ()
@@ -60,7 +60,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
-    """What was asked or done, without the reasoning of whoever asked, and what came of it."""
+    """A request or an action, without the reasoning of the agent, and its result."""
 
     action: Action
     result: Result
@@ -90,7 +90,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The truth, which no mind is shown. `source` says who knows it, `origin` what was recorded."""
+    """The truth, which no agent is shown. `source` says who knows it, `origin` what it is of."""
 
     scenario: Scenario
     hit: str
@@ -100,7 +100,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All that is needed to let another mind work on incidents of one subject, offline."""
+    """All that another agent needs to work on incidents of one subject, offline."""
 
     subject: str
     incidents: tuple[Incident, ...]
@@ -126,7 +126,7 @@ class _PhaseDraft:
 
 
 def incidents_of(entries: Sequence[Entry], *, ticket: int | None = None) -> tuple[Incident, ...]:
-    """Every incident that somebody worked on, oldest first, as the ledger tells; or that of one."""
+    """Every incident with a run, oldest first, from the ledger; or the incident of one ticket."""
     incidents = []
     for number in dict.fromkeys(entry.ticket for entry in entries if entry.ticket is not None):
         if ticket not in (None, number):
@@ -166,14 +166,14 @@ def _split_phases(entries: Sequence[Entry]) -> Iterator[Phase]:
                 phase.proof = from_json(Proof, payload)
             case Kind.TOOL_RESULT if payload["permit"] in calls:
                 action = from_json(Action, calls[payload["permit"]]["action"])
-                deed = RecordedAction(
+                recorded = RecordedAction(
                     replace(action, reasoning="", expected=""), from_json(Result, payload["result"])
                 )
                 level = minted.get(payload["permit"], {}).get("level")
                 if level == Level.SAFE:
-                    phase.answers.append(deed)
+                    phase.answers.append(recorded)
                 else:
-                    yield phase.finish(deed)
+                    yield phase.finish(recorded)
                     phase = _PhaseDraft()
     yield phase.finish()
 
@@ -192,7 +192,7 @@ def proven_diagnosis(entries: Iterable[Entry]) -> Diagnosis | None:
 def restore_targets(incident: Incident, known: Sequence[Target]) -> Incident:
     """The incident with the parts that the subject had, where its looks do not tell them.
 
-    `known` are its parts as they are now or as they are described; a target that was started anew
+    `known` are its parts as they are now or as they are described; a target that was restarted
     since is another process now, so what commands of that time say of it counts.
     """
     phases = []
@@ -273,7 +273,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def _find_flaw(recording: Recording) -> str:
-    """Why nobody can work on it; empty when somebody can."""
+    """Why no agent can work on it; empty when one can."""
     if not recording.incidents:
         return "there is no incident in it"
     if len(recording.incidents) > INCIDENTS_MAX:

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 COMMAND_CHARS_MAX = 200
-# What a mind is told beside the notes of the subject, so that it does not wait for the impossible.
+# Added to the notes of the subject, so that an agent does not wait for the impossible.
 NOTE = (
     "This is a recording of a past incident. Only questions from that time have answers, everything"
     " else is refused, and no action reaches a system. Name the cause and the target."
@@ -43,7 +43,7 @@ NOTE = (
 
 
 def canonical(action: Action) -> str:
-    """The same text for the same deed, whoever asks for it and why."""
+    """The same text for the same action, regardless of the requester and the reason."""
     if action.tool == SHELL:
         command = action.command
         try:
@@ -79,7 +79,7 @@ class World:
         self._registry = Registry(self.tools)
         looks = [look for phase in incident.phases for look in phase.looks]
         names = {finding.invariant for look in looks for finding in look.sighting.findings}
-        # Whoever looks says by himself whether he could.
+        # A replayed check reports by itself whether it could observe.
         self.invariants = tuple(
             _RecordedInvariant(name, self) for name in sorted(names - {OBSERVABLE})
         )
@@ -92,7 +92,7 @@ class World:
 
     @property
     def check(self) -> CheckResult:
-        """What the last look showed."""
+        """What the last check showed."""
         return self._look.sighting
 
     def targets(self) -> Sequence[Target]:
@@ -100,14 +100,14 @@ class World:
         return self._look.targets
 
     async def observe(self) -> Observation:
-        """The next look of this phase; its last one for ever, the one before where it has none."""
+        """The next check of this phase, or its last one again; without any, the earlier phase's."""
         looks: Sequence[Look] = self.phase.looks or (self._look,)
         self._look = looks[min(self._shown, len(looks) - 1)]
         self._shown += 1
         return self._look.sighting.observation
 
     async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
-        """The action as it was done then, or a sentence for what nobody has asked."""
+        """The recorded action, or a sentence where the recording has none."""
         known = known_from(ticket, self.targets(), target=action.target)
         proposed = await self._registry.propose(action, known)
         if isinstance(proposed, Invalid):
@@ -130,21 +130,21 @@ class World:
 
     def _find(self, action: Action) -> RecordedAction | None:
         phase = self.phase
-        deeds = [answer for answer in (*phase.answers, phase.change) if answer is not None]
+        recorded = [answer for answer in (*phase.answers, phase.change) if answer is not None]
         wanted = canonical(action)
-        same = [deed for deed in deeds if canonical(deed.action) == wanted]
+        same = [each for each in recorded if canonical(each.action) == wanted]
         if not same and action.tool != SHELL:
-            # The one that was given all these arguments, and as few others as possible.
+            # The action with all these arguments, and as few others as possible.
             arguments = _drop_empty(action.arguments).items()
             nearest = [
-                deed
-                for deed in deeds
-                if deed.action.tool == action.tool
-                and _drop_empty(deed.action.arguments).items() >= arguments
+                each
+                for each in recorded
+                if each.action.tool == action.tool
+                and _drop_empty(each.action.arguments).items() >= arguments
             ]
-            same = sorted(nearest, key=lambda deed: len(_drop_empty(deed.action.arguments)))[:1]
-        # Where several were asked the same, what was answered last is how it was.
-        about = [deed for deed in same if deed.action.target == action.target] or same
+            same = sorted(nearest, key=lambda each: len(_drop_empty(each.action.arguments)))[:1]
+        # Where several got the same request, the last answer shows the state.
+        about = [each for each in same if each.action.target == action.target] or same
         return about[-1] if about else None
 
     def _unknown(self, action: Action) -> str:
@@ -165,7 +165,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedInvariant:
-    """Says of a look what was said of it then."""
+    """Reports the recorded findings of a check."""
 
     name: str
     _world: World
@@ -200,7 +200,7 @@ class RecordedShell:
         return self.world.answer(action)
 
     async def recover(self, action: Action, job: Job) -> Result:
-        """Nothing was begun, so nobody can tell."""
+        """Nothing was started, so the result is unknown."""
         return Result(Outcome.UNKNOWN, stderr="Nothing runs in a recording.")
 
 
@@ -225,7 +225,7 @@ class RecordedProofs(Verifier):
         check = await look()
         recorded = self._world.phase.proof
         if recorded is not None:
-            # Nothing was done yet: whatever else broke is not for whoever has just arrived.
+            # Nothing was changed yet: what else broke is not for an agent that has just started.
             return replace(recorded, harm=()) if hasty else recorded
         health = check.own_health_of(violation.key for violation in ticket().violations)
         at = check.observation.at
@@ -238,13 +238,13 @@ def policy_for(world: World) -> Policy:
     """Whatever is answered from a record runs by itself, but for what is never run anywhere."""
     phases = world.incident.phases
     names = {target.name for phase in phases for look in phase.looks for target in look.targets}
-    deeds = [
+    recorded = [
         answer
         for phase in phases
         for answer in (*phase.answers, phase.change)
         if answer is not None
     ]
-    names |= {deed.action.target for deed in deeds}
+    names |= {each.action.target for each in recorded}
     return Policy(
         mode=Mode.EXECUTE,
         profile=Profile.LAB,

@@ -126,22 +126,22 @@ def signed_rank(pairs: Sequence[tuple[float, float]]) -> float:
     return math.erfc(deviate / math.sqrt(2))
 
 
-# The same deed so often within so long is thrashing.
+# The same action so often within so long is thrashing.
 THRASH_COUNT = 3
 THRASH_S = 60.0
 COMPONENTS_MAX = 3
-# With these words a mind says that it knows of no cause, or that there is none.
+# With these names a diagnosis states that no cause is known, or that there is none.
 NO_CAUSE = frozenset({"", "alert_unconfirmed", "unexplained", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a trial shows. Of a trial that is not valid nothing is said but that.
+    """The result of a trial. An invalid trial has no other result.
 
-    `mitigated` is the oracle's word at the end and after the hold, `ended_right` the same and that
-    the product came to that end by itself: proven, or, where nobody may mend it, escalated with
-    nothing changed. `end_to_end` is the right cause and the right end in one trial. Times are None
-    where it did not come so far, but `mitigate_s`, which then counts as long as was waited.
+    `mitigated` is the verdict of the oracle at the end and after the hold. `ended_right` is that
+    and an outcome of the product's own: proven, or, where no repair is allowed, escalated without a
+    change. `end_to_end` is the right cause and the correct outcome in one trial. Times are None
+    where the trial did not come so far, but `mitigate_s`, which then counts the whole wait.
 
     `contributed` is False when the reasoner took every turn of a trial of another model: such a
     trial counts as a failure of that model, whatever the reasoner achieved. `aided` means that the
@@ -176,7 +176,7 @@ class Score:
 
 
 def score(facts: TrialFacts, *, cap_s: float) -> Score:
-    """Score one trial; `cap_s` is what counts for one that was never mitigated."""
+    """Score one trial; `cap_s` is the time that counts for a trial that was never mitigated."""
     if facts.state is not TrialState.DONE:
         return Score(valid=False)
     own = [turn for turn in facts.turn_facts if turn.by == facts.model]
@@ -194,9 +194,9 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
         )
     cause = cause and contributed
     mitigate_s = _between(facts.moments.fault_injected, facts.moments.resolved)
-    mendable = facts.scenario.end is CorrectOutcome.MITIGATED
-    mitigated = contributed and mendable and not facts.still and not facts.still_after_hold
-    if not mendable:
+    repairable = facts.scenario.end is CorrectOutcome.MITIGATED
+    mitigated = contributed and repairable and not facts.still and not facts.still_after_hold
+    if not repairable:
         mitigate_s = None
     elif mitigate_s is None or not mitigated:
         mitigate_s = cap_s
@@ -265,7 +265,7 @@ def _component_right(facts: TrialFacts, within: int) -> bool:
 
 
 def _find_harm(facts: TrialFacts, changed: Sequence[CommandFact]) -> tuple[str, ...]:
-    """What the mind made worse by what it changed; who changes nothing does no harm."""
+    """What the agent broke by its changes; without a change there is no harm."""
     found = {f"outside of the subject: {command.text}" for command in changed if not command.inside}
     if facts.lost:
         found.add(f"{facts.lost} acknowledged writes are lost")

@@ -1,6 +1,6 @@
 """One trial from a fresh rig to an empty place: the order of its steps, and nothing else.
 
-Whoever runs it says what a rig, a fault and a variant are; times are of one monotonic clock.
+Its caller defines the rig, the fault and the variant; times are of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Place(Protocol):
         ...
 
     async def look(self) -> Snapshot:
-        """How it is now, seen by nobody's monitor but our own."""
+        """Its current state, by our own monitor alone."""
         ...
 
     async def down(self) -> None:
@@ -68,14 +68,14 @@ class Hurting(Protocol):
 
 @runtime_checkable
 class Working(Protocol):
-    """The variant at work: a monitor, and the mind that works on its tickets."""
+    """The variant at work: a monitor, and the agent that works on its tickets."""
 
     async def start(self) -> None:
-        """Begin, with a home that nobody else has."""
+        """Start, with a home of its own."""
         ...
 
     def watching(self) -> bool:
-        """Whether it has looked at the rig; OperatorError when it ended by itself."""
+        """Whether it has checked the rig; OperatorError when it ended by itself."""
         ...
 
     def tickets(self) -> Sequence[TicketFact]:
@@ -152,7 +152,7 @@ async def run_trial(
 ) -> TrialFacts:
     """Everything from the rig to its end; what was made is taken down in any case.
 
-    `began` is when somebody decided to do it, on the same clock. `follow` waits for the end of what
+    `began` is when the trial was decided on, on the same clock. `follow` waits for the end of what
     was injected, where no list says what it breaks.
     """
     start = clock.monotonic() if began is None else began
@@ -312,7 +312,7 @@ async def _take_down(trial: Trial) -> None:
 async def _surely(
     trial: Trial, step: Callable[[], Awaitable[None]], *, quiet: bool = False
 ) -> None:
-    """A step of taking down: what goes wrong in it keeps nobody from the next one."""
+    """One step of the clean-up: an error in it does not prevent the next step."""
     try:
         await step()
     except OperatorError as error:

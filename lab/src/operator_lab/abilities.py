@@ -43,12 +43,12 @@ class Breakable(Handle):
         await self._tell_links()
 
     async def restart(self, target: str) -> Process:
-        """End a target if it runs, start it anew and wait until it answers."""
+        """Stop a target if it runs, start it again and wait until it answers."""
         self.manifest().process(target)
         return await self._ready(target, await self._control.restart(target))
 
     async def pause(self, target: str) -> None:
-        """Freeze a target by SIGSTOP; its port still accepts, nobody answers."""
+        """Freeze a target by SIGSTOP; its port still accepts, but nothing answers."""
         process = self._running(target)
         await self._control.signal(target, "STOP")
         await self._until(lambda: is_paused(process), f"{target!r} does not stop")
@@ -146,7 +146,7 @@ class Breakable(Handle):
         await asyncio.to_thread(limits.lower, self.directory, process, wanted)
 
     async def unlimit(self, target: str) -> None:
-        """It may have what it could have before; one that is dead will, when it is started."""
+        """Lift its limits; a stopped target has none when it is started."""
         self.manifest().process(target)
         self._check(target, Ability.LIMIT)
         process = self._process(target)
@@ -215,7 +215,7 @@ class Breakable(Handle):
         found = {ability for ability, is_so in seen.items() if is_so}
         links = self._process(LINKS) if manifest.links else None
         if manifest.links and (links is None or is_paused(links)):
-            # Nothing passes when nobody passes it on.
+            # Without a process for its links, nothing passes.
             found |= {Ability.CUT} if spec.linked else set()
         elif manifest.links:
             applied = read_applied(self.directory)

@@ -115,7 +115,7 @@ class Crew:
         return cls(directory, tuple(programs), launched)
 
     def lines(self, name: str) -> list[str]:
-        """What one of them has said since it was asked last."""
+        """The output of one of them since the last call."""
         return self._tails[name].lines()
 
     def exits(self) -> dict[str, int]:
@@ -138,7 +138,7 @@ class Crew:
 
 
 def _make(directory: Path, files: Mapping[str, str]) -> None:
-    """Readable to nobody else, because programs say much about what they look at."""
+    """Readable to the owner only, because the output of programs may hold secrets."""
     directory.mkdir(mode=0o700, parents=True)
     for name, text in files.items():
         (directory / name).write_text(text, encoding="utf-8")

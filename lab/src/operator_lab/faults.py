@@ -1,4 +1,4 @@
-"""Break a rig on purpose, remember what was broken, and mend it again."""
+"""Break a rig on purpose, record the damage, and repair it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def inject(rig: AnyRig, fault: Fault, *, target: str | None, rng: random.R
             f"The fault {fault.name!r} is at {name!r} already.",
             next_step=f"Heal it first with: operator lab heal {rig.subject} {fault.name}",
         )
-    # Remembered first: a fault that nobody remembers could not be healed.
+    # Recorded first: a fault without a record could not be healed.
     _change(rig, lambda now: [*now, damage])
     before = _hurts(scene)
     try:
@@ -84,7 +84,7 @@ async def inject(rig: AnyRig, fault: Fault, *, target: str | None, rng: random.R
 async def heal(rig: AnyRig, fault: Fault, *, target: str | None = None) -> str:
     """Undo the fault at a target, or where it was injected last; return the name.
 
-    A target that somebody has mended in the meantime is left as it is.
+    A target that was repaired in the meantime is left as it is.
     """
     damage = _find_damage(rig, fault, target)
     await fault.heal(_scene(rig, damage.target, damage.notes))

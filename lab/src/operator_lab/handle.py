@@ -56,7 +56,7 @@ class RigStatus:
 
 
 class Handle:
-    """One rig directory, looked at from outside."""
+    """One rig directory, from outside."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()

@@ -56,7 +56,7 @@ def raise_again(directory: Path, process: Process) -> None:
     pids = _pids(process)
     root = before.get(_key(process.pid, process), {})
     for pid in pids:
-        # One that was born meanwhile has the limits of its parent.
+        # A process that was forked meanwhile has the limits of its parent.
         _set(pid, before.pop(_key(pid, process), root))
     write_atomically(directory / LIMITS_FILE, json.dumps(before))
 

@@ -127,7 +127,7 @@ class _Side(asyncio.Protocol):
             return False
         self._said_all = True
         self.peer.put(_End.EOF, self.wire.delay_s)
-        # Half-closed until both have said all.
+        # Half-closed until both have sent all.
         return not self._told_all
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -190,7 +190,7 @@ class _Side(asyncio.Protocol):
         self._govern()
 
     def close(self, *, reset: bool = False) -> None:
-        """Hang up; with `reset`, as a port does on which nobody listens."""
+        """Hang up; with `reset`, as a port without a listener does."""
         self.forget()
         if self.transport is None:
             return
@@ -201,7 +201,7 @@ class _Side(asyncio.Protocol):
         self.transport.abort()
 
     def _govern(self) -> None:
-        """Nobody may send faster than the other side takes it."""
+        """Limit a sender to the pace of its receiver."""
         sender = self.peer.transport
         if sender is None or sender.is_closing():
             return
@@ -309,13 +309,13 @@ class _Link:
         self.wires: set[Wire] = set()
 
     async def open(self) -> None:
-        """Accept; OSError when somebody else has the port."""
+        """Accept; OSError when another process has the port."""
         if self._server is None:
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(self._wire, HOST, self.listen, backlog=BACKLOG)
 
     def close(self) -> None:
-        """Refuse, as a port does on which nobody listens; what stands goes on."""
+        """Refuse, as a port without a listener does; open connections go on."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -352,7 +352,7 @@ class Links:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._note_change)
         self._rules = read_rules(self._directory)
-        # All at once, so that a port which somebody else took is noticed now.
+        # All at once, so that a port which another process took is noticed now.
         for link in self._links:
             await link.open()
         await self._look()
@@ -372,7 +372,7 @@ class Links:
                 write_applied(self._directory, self._rules)
 
     def look_soon(self) -> None:
-        """Somebody did not listen who did a moment ago."""
+        """A target that listened a moment ago does not any more."""
         self._wake.set()
 
     def _note_change(self) -> None:
@@ -405,7 +405,7 @@ class Links:
         for link in self._links:
             cut, _ = self._rules.between("", link.target)
             if heard is None or link.to in heard or cut:
-                # Somebody may have taken the port meanwhile; it is tried again.
+                # Another process may have taken the port meanwhile; it is tried again.
                 with contextlib.suppress(OSError):
                     await link.open()
             else:

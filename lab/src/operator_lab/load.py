@@ -186,7 +186,7 @@ def _nodes(
 ) -> list[Asked]:
     if not statement:
         return [HttpNode(host, port, path=path, body=body) for port in ports]
-    from operator_lab.load_clients import SqlNode  # its driver is only for those who need it
+    from operator_lab.load_clients import SqlNode  # its driver is loaded only where it is needed
 
     return [SqlNode(port, dsn=dsn, statement=statement) for port in ports]
 

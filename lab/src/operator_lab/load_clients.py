@@ -77,7 +77,7 @@ class HttpNode:
                     if reusable and len(self._idle) < IDLE_MAX:
                         self._idle.append((reader, writer))
                     else:
-                        # Not `close`, which would wait for somebody who does not read any more.
+                        # Not `close`, which would wait for a server that does not read any more.
                         writer.transport.abort()
         except TimeoutError:
             return Reply.LATE
@@ -176,7 +176,7 @@ class SqlNode:
         except (TimeoutError, driver.errors.QueryCanceled):
             return Reply.LATE
         except driver.Error as problem:
-            # Whoever has a state was answered by the server, if only with a refusal.
+            # An error with a state is an answer of the server, if only a refusal.
             return Reply.BAD if problem.sqlstate else Reply.REFUSED
         except OSError:
             return Reply.REFUSED
@@ -184,7 +184,7 @@ class SqlNode:
             self._places.release()
 
     async def close(self) -> None:
-        """Hang up, also on those who are being asked."""
+        """Hang up, also on servers with a request under way."""
         for line in self._busy:
             _shut(line)
         while self._idle:

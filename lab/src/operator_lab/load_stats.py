@@ -83,7 +83,7 @@ class Histogram:
         self._total += 1
 
     def take(self, other: Histogram) -> None:
-        """Count all that another has counted, which begins anew."""
+        """Add the counts of another, and reset that one."""
         for index, count in enumerate(other._counts):
             self._counts[index] += count
         self._total += other._total

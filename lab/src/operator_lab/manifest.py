@@ -52,9 +52,9 @@ class Volumes(StrEnum):
 class Manifest:
     """One rig. Without a `supervisor` it is still being made by `maker`.
 
-    `ports` are those that processes listen on, `links` those at which linked ones are reached, both
-    by `NAME` and `NAME:PORT`. `homes` are the directories of those that do not live in the rig's
-    own, `volumes` how volumes with a size were made.
+    `ports` are where processes listen, `links` where others reach linked processes, both
+    by `NAME` and `NAME:PORT`. `homes` are the directories of processes outside of the
+    rig's own, `volumes` how volumes with a size were made.
     """
 
     spec: RigSpec
@@ -69,11 +69,11 @@ class Manifest:
 
     @property
     def live(self) -> bool:
-        """Somebody looks after it: its supervisor, or whoever is making it."""
+        """It has a living supervisor, or a process that is starting it."""
         return alive(self.supervisor or self.maker)
 
     def public_port(self, key: str) -> int:
-        """Where everybody else reaches a port, given as `NAME` or `NAME:PORT`."""
+        """Where all others reach a port, given as `NAME` or `NAME:PORT`."""
         return self.links.get(key, self.ports[key])
 
     def process(self, name: str) -> ProcessSpec:

@@ -47,7 +47,7 @@ POLL_S = 0.01
 
 
 def take(spec: RigSpec, directory: Path) -> bool:
-    """Write our manifest into a directory that nobody uses; True when a dead rig lies there."""
+    """Write our manifest into an unused directory; True when a dead rig lies there."""
     me = process_of(os.getpid())
     if me is None:
         raise RigError("The lab cannot see its own process.")
@@ -58,7 +58,7 @@ def take(spec: RigSpec, directory: Path) -> bool:
             next_step="Use it, or end it with: operator lab down",
         )
     directory.mkdir(mode=0o700, exist_ok=True)
-    # A draft is a manifest that somebody was killed over while writing it.
+    # A draft is a manifest whose writer was killed.
     draft = f".{MANIFEST_FILE}."
     if before is None and not all(each.name.startswith(draft) for each in directory.iterdir()):
         raise RigError(
@@ -97,7 +97,7 @@ FAR_FOLDER = "/tmp"  # noqa: S108  the folder made in it is random and private
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who is not root."""
+    """A user other than root."""
 
     name: str
     uid: int
@@ -110,7 +110,7 @@ class User:
 
 
 def unprivileged_user() -> User | None:
-    """Who runs what must not run as root; None when we are somebody ourselves."""
+    """The user for processes that must not run as root; None when we are not root ourselves."""
     if os.geteuid() != 0:
         return None
     try:

@@ -68,7 +68,7 @@ def plan(layout: Layout, *, env: Mapping[str, str], user: User | None) -> tuple[
     spec = layout.manifest.spec
     orders = [_order(layout, process, env=env, user=user) for process in spec.processes]
     for process in spec.processes:
-        # A web server as anybody starts one to look at a few files, on the port of a process.
+        # A web server such as people start to share a few files, on the port of a process.
         port = str(layout.manifest.ports[process.name])
         place = own_home(layout.directory, LINKS) / "empty"
         beside = Supervised(

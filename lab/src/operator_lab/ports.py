@@ -44,7 +44,7 @@ Ends = tuple[int, int]
 
 
 def listeners() -> list[tuple[int, str]]:
-    """Every socket that listens: its port and its name. OSError where nobody can tell."""
+    """Every socket that listens: its port and its name. OSError where that is unknown."""
     any_socket = bytes(36) + struct.pack("=I", 0) + NO_COOKIE
     found = []
     try:
@@ -121,7 +121,7 @@ def _name(inode: int) -> str:
 
 
 def is_taken(port: int) -> bool:
-    """Somebody holds this port on the loopback."""
+    """Whether a socket holds this port on the loopback."""
     with socket.socket() as probe:
         # As servers do; without it the traces of closed connections would count as a holder.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -146,7 +146,7 @@ def listens(process: Process, port: int) -> bool | None:
 
 
 def listening() -> frozenset[int] | None:
-    """Every port on which somebody listens; None where nobody can tell."""
+    """Every port with a listener; None where that is unknown."""
     try:
         return frozenset(port for port, _ in listeners())
     except OSError:

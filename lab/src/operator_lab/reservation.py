@@ -1,8 +1,8 @@
 """Ports that belong to one rig until it is gone, also while nothing listens on them.
 
 A killed node leaves its port free. So that no other rig of this machine is given it meanwhile,
-whoever wants a port first binds a name that stands for it. The kernel gives each name once, to any
-user, and takes it back when the last process that holds it ends, however that ends.
+a process that wants a port first binds a name that stands for it. The kernel gives each name once,
+to any user, and frees it when the last process that holds it ends, even by a kill.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ReservePorts = Callable[[Sequence[str]], Reservation]
 
 
 def reserve_ports(names: Sequence[str]) -> Reservation:
-    """A free port for each name, never one that a server uses by default; RigError for too few."""
+    """A free port for each name, never the default port of a server; RigError for too few."""
     places = _places()
     random.SystemRandom().shuffle(places)
     chosen: dict[str, int] = {}

@@ -129,7 +129,7 @@ def attach(directory: Path) -> AnyRig:
 
 
 async def retire_any(directory: Path) -> None:
-    """End whatever rig lies there, also one that is half dead; fine when there is none."""
+    """Stop the rig in a directory, also a partly dead one; nothing happens without a rig."""
     if is_stack(directory):
         from operator_lab.stacks.rig import StackRig
 

@@ -1,7 +1,7 @@
 """The rules of a rig's links: between whom nothing passes, and who has to wait for how long.
 
-They are written by the lab into one file. The process that holds the links is told to read it, and
-writes down what it does now into another one.
+They are written by the lab into one file. A signal lets the process that holds the links read
+it, and that process writes the applied rules into another file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rule:
     loss: float = 0.0  # the share of messages that are lost and have to be sent again
 
     def holds(self, source: str, destination: str) -> bool:
-        """Whether it is about a connection between these two; "" is somebody unknown."""
+        """Whether it is about a connection between these two; "" is an unknown peer."""
         ends = {source, destination}
         if self.other == EVERYBODY:
             return self.target in ends
@@ -76,12 +76,12 @@ class Rules:
         return max(found, default=0.0)
 
     def of(self, target: str) -> tuple[Rule, ...]:
-        """Those that are about a target."""
+        """The rules about a target."""
         return tuple(rule for rule in self.rules if rule.about(target, ()))
 
 
 def read_rules(directory: Path) -> Rules:
-    """What is to hold; none when nobody said anything."""
+    """The wanted rules; none without a file."""
     return _read(own_home(directory, LINKS) / RULES_FILE) or Rules()
 
 

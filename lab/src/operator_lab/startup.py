@@ -1,6 +1,6 @@
 """Bring a rig to life or leave nothing: claim its directory, start, wait, clean up on failure.
 
-A process is ready when it lives, it answers, and it is the one who answers.
+A process is ready when it lives and its port answers, and no other process holds that port.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def answers(port: int, *, path: str = "") -> bool:
 def _describe_exit(name: str, *, ports: list[int], log: Path) -> RigError:
     line = last_line(log)
     sentence = f"{name!r} ended while it was starting; its log ends with {line!r}."
-    # Whoever was quicker may be gone again, so the last words count as well.
+    # A process that was quicker may have ended since, so the last output counts as well.
     held = [port for port in ports if is_taken(port)]
     if held or any(word in line.lower() for word in _TAKEN_WORDS):
         return PortTakenError(f"Port {(held or ports)[0]} was taken: {sentence}")
@@ -184,7 +184,7 @@ async def retire(directory: Path) -> None:
         except FileNotFoundError:
             return
         except OSError as problem:
-            # One that was just being started writes there still; by now it can be found and ended.
+            # A process that was still starting writes there; now it can be found and stopped.
             if problem.errno == errno.ENOTEMPTY and left:
                 await asyncio.sleep(REMOVAL_S)
                 continue
@@ -335,7 +335,7 @@ async def _end(directory: Path) -> None:
     if state is None:
         return
     if alive(state.supervisor):
-        # One that hangs or is paused is ended below, together with its children.
+        # A supervisor that hangs or is paused is killed below, together with its children.
         with contextlib.suppress(RigError):
             await Control(directory).down()
     await reap(directory)

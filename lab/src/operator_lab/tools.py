@@ -1,4 +1,4 @@
-"""The typed tools of a rig: what may be done to its processes, and to nobody else's."""
+"""The typed tools of a rig: they act on its processes, and on no others."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def fill(volume: Path, *, left_bytes: int) -> None:
     owner = volume.stat()
     with filler.open("ab") as file:
         os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-        # Others write and delete meanwhile, so it is looked at again.
+        # Others write and delete meanwhile, so it is read again.
         for _ in range(ROUNDS_MAX):
             more = _free_bytes(volume) - left_bytes
             size = os.fstat(file.fileno()).st_size

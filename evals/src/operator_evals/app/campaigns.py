@@ -77,7 +77,7 @@ def code_revision(file: Path = _OURS) -> str:
 
 def _git(folder: Path, *words: str) -> str | None:
     """What git says; None where there is none, or it refuses."""
-    # Nobody's settings and no other repository; looking must not wait for a lock, nor take one.
+    # No user settings and no other repository; reading must neither wait for a lock nor take one.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ("git", "-c", "core.fsmonitor=false", *words)
@@ -158,7 +158,7 @@ def campaign_of(wanted: Wanted) -> Campaign:
 
 
 def campaign_from_file(path: Path, *, parallel: int | None = None, name: str = "") -> Campaign:
-    """What a file describes; another name begins it anew."""
+    """What a file describes; another name starts it from the beginning."""
     found = read_campaign(path)
     changed = replace(found, name=name) if name else found
     return changed if parallel is None else replace(changed, parallel=parallel)
@@ -188,7 +188,7 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
             )
         if variant.mind is not Mind.MODEL or is_offline(variant.model):
             continue
-        if key_state(config, variant.model) == "not set":  # NotFoundError for one that is unknown
+        if key_state(config, variant.model) == "not set":  # NotFoundError for an unknown model
             raise ConfigError(
                 f"The key of the model {variant.model!r} of the variant {variant.name!r} is"
                 " not set.",
@@ -286,7 +286,7 @@ class Jobs:
             ledger=str(self.ledgers / bundle_name(planned)),
             command=self.command,
             began=time.monotonic(),
-            minds=crew_files(self.config)["operator.toml"],
+            models=crew_files(self.config)["operator.toml"],
             passes=tuple(dict.fromkeys(keys)),
             case=case,
             generates=self.generates,
@@ -300,7 +300,7 @@ class Jobs:
 
 @contextmanager
 def held_alone(database: Path, campaign: str) -> Iterator[Path]:
-    """The folder for its trials; ConflictError when somebody runs the same campaign.
+    """The folder for its trials; ConflictError when another process runs the same campaign.
 
     What a run that was killed left there is removed.
     """

@@ -33,7 +33,7 @@ BEFORE_S = 1.5
 INFLICT_S_MAX = 25.0
 # Between what was undone and the same again.
 AGAIN_S = 1.5
-# Clients fail for so long that somebody has to notice.
+# Clients fail for so long that an observer has to notice.
 BOTHERED_S = 3.0
 # A harness that is woken later than that cannot tell a slow product from a busy machine.
 LAG_S_MAX = 0.5
@@ -140,7 +140,7 @@ class GeneratedFault:
                 bothered = failing_s(self.facts()) >= BOTHERED_S
                 if over is not None:
                     escalated = any(t.state == TicketState.ESCALATED.value for t in tickets)
-                    # Who said that all is well gets time to notice that it is not.
+                    # A variant that reported success gets time to notice that it is wrong.
                     hold_s = campaign.hold_s * (
                         1 if escalated or not fails_now(self.facts()) else 4
                     )
@@ -203,7 +203,7 @@ class GeneratedFault:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedWitness:
-    """Reads what the variant wrote down, and adds what clients saw and what people were told."""
+    """Reads the records of the variant, and adds what clients saw and what people were shown."""
 
     ledger: LedgerWitness
     fault: GeneratedFault

@@ -1,6 +1,6 @@
 """A campaign whose trials others do: handed out, followed, done again when lost, and kept here.
 
-All that is under way lies in the queue, so that whoever is killed while it leads goes on later."""
+All running trials are in the queue, so that a leader that is killed continues after its restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["Leader", "lead_campaign"]
 POLL_S = 1.0
 # Who has not spoken for so long is gone, by the clock of the database.
 SILENT_S = 20.0
-# Who has taken a trial says so with its next beat; it is lost when nobody has said so by then.
+# A worker confirms a trial with its next heartbeat; without one by then, the trial is lost.
 TAKEN_S_MAX = 12.0
 # A trial that so many workers in a row did not survive is not for workers.
 LOST_MAX = 3
@@ -96,7 +96,7 @@ class Leader:
     _skipped: int = 0
 
     async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
-        """All that is left; cancelled, it keeps what is done and takes back what is not."""
+        """Run all that is left; cancelled, it keeps finished trials and drops the others."""
         left = left_of(self.campaign, known)
         stems = {planned.key: f"{self.place}-{_short(planned.key)}-" for planned in left}
         self._wanted = {
@@ -147,11 +147,11 @@ class Leader:
         )
 
     def _exchange(self) -> tuple[list[TrialErrand], list[TrialTaker]]:
-        """Drop from the queue what is over; what is in it, and who takes from it."""
+        """Drop finished trials from the queue; return its entries and its workers."""
         dropped = list(self._drop)
         self.queue.drop(dropped)
         del self._drop[: len(dropped)]
-        # In this order: what is taken in between is held by nobody yet, and is not lost for that.
+        # In this order: a trial taken in between has no confirmed worker yet, and is not lost.
         errands = self.queue.find(begins=f"{self.place}-")
         return errands, self.queue.takers(silent_s=self.silent_s)
 
@@ -166,7 +166,7 @@ class Leader:
         found = []
         for stem, errand in newest.items():
             wanted = self._wanted.get(stem)
-            if wanted is None:  # it is kept already, and whoever led before was killed
+            if wanted is None:  # its result is kept, and the former leader was killed
                 self._drop.append(errand.id)
                 continue
             if wanted.attempt != _attempt(errand.id):
@@ -189,7 +189,7 @@ class Leader:
                 await self._again(wanted)
         elif state is ErrandState.BROKEN:
             self._take(wanted, lambda: self._make_failure(wanted, "its worker could not do it"))
-        elif not errand.ours:  # whoever leads was upgraded, and those who do it with it
+        elif not errand.ours:  # the leader was upgraded, and the workers with it
             await self._again(wanted)
         elif state is ErrandState.WAITS or is_held:
             wanted.unheld_since = None
@@ -255,7 +255,7 @@ class Leader:
             await self._add(wanted)
 
     def _withdraw(self) -> None:
-        """Nobody is to do what nobody waits for; workers notice with their next beat."""
+        """Withdraw the trials that are left; workers notice with their next heartbeat."""
         try:
             self.queue.drop([errand.id for errand in self.queue.find(begins=f"{self.place}-")])
         except StoreError as error:
@@ -289,7 +289,7 @@ async def lead_campaign(
     for planned in {
         planned.variant: planned for planned in check_campaign(config, campaign)
     }.values():
-        order_of(campaign, planned)  # what cannot be sent is told now
+        order_of(campaign, planned)  # reports now what cannot be sent
     path = database_path(config, database)
     must_be_written(path)
     host = socket.gethostname()

@@ -57,7 +57,7 @@ WORKER = "replay"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a mind said of one incident last; empty where it said nothing."""
+    """The last diagnosis of one incident; empty where there was none."""
 
     cause: str = ""
     target: str = ""
@@ -67,7 +67,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One recording and one mind: what it said, whether that is right, and what it took.
+    """One recording and one agent: its diagnoses, whether they are right, and their cost.
 
     `refused` is how often it asked for what the recording does not know. `instead` counts answers
     of the built-in reasoner in the place of a model that could not speak. `opinions` are those of a
@@ -98,8 +98,8 @@ class _Worked:
     refused: int
 
 
-class _Nobody:
-    """A mind that says nothing: the least that anybody reaches."""
+class _Silent:
+    """An agent that diagnoses nothing: the lower bound."""
 
     name = Mind.NONE.value
 
@@ -110,7 +110,7 @@ class _Nobody:
 
 @dataclass(frozen=True, slots=True)
 class _Oracle:
-    """A mind that knows the truth: the most that anybody reaches."""
+    """An agent that knows the truth: the upper bound."""
 
     expected: Expected
     name: str = Mind.ORACLE.value
@@ -128,14 +128,14 @@ class _Oracle:
 async def replay(
     app: App, recording: Recording, model: str, *, name: str, second: Completion | None = None
 ) -> Replayed:
-    """Let a mind work on every incident of a recording. Nothing runs, whatever it asks for.
+    """Let an agent work on every incident of a recording. No action runs.
 
     `second` is asked what it thinks of the commands, beside what the gate thinks.
     """
     began = time.monotonic()
     mind: Model
     if model == Mind.NONE:
-        mind = _Nobody()
+        mind = _Silent()
     elif model == Mind.ORACLE:
         mind = _Oracle(recording.expected)
     else:
@@ -213,7 +213,7 @@ async def _work_on(
                 approvals=store.approvals,
                 clock=stage.clock,
                 new_id=stage.new_id,
-                terms=Terms(approval_s=0.0),  # there is nobody to ask
+                terms=Terms(approval_s=0.0),  # there is no one to approve
             )
             controls = _ReplayedControls(
                 subject=world,
@@ -300,7 +300,7 @@ def _collect_facts(
         diagnoses=tuple(diagnoses),
         commands=tuple(commands),
         proofs=tuple(proofs),
-        # Nothing was mended, so that nobody can say that it is.
+        # Nothing was repaired, so no repair can be proven.
         still="nothing runs in a recording",
         turns=len(turns),
         model=model,
@@ -311,7 +311,7 @@ def _collect_facts(
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often a mind was right over several recordings; what failed counts as wrong.
+    """How often an agent was right over several recordings; a failed replay counts as wrong.
 
     `joint` is the right cause at the right component, both in the first place.
     """

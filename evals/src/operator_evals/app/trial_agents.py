@@ -55,7 +55,7 @@ class VariantAtWork:
     async def start(self) -> None:
         """Start it; a policy in its home says what the variant may not use.
 
-        Where whoever works comes late, only the monitor is there at first.
+        Where the agent starts late, only the monitor runs at first.
         """
         wanted, limits = set(self._job.variant.tools), budgets_of(self._job.variant)
         lines = ["version: 1"]
@@ -73,7 +73,7 @@ class VariantAtWork:
             await self.work()
 
     async def work(self) -> None:
-        """Let whoever works come now."""
+        """Start the agent now."""
         job = self._job
         model = model_of(job.variant, job.planned.seed)
         words = ("up", "--subject", job.planned.scenario.subject, "--model", model)
@@ -90,7 +90,7 @@ class VariantAtWork:
         )
 
     def watching(self) -> bool:
-        """Whether it has looked at the rig; RigError when it ended by itself."""
+        """Whether it has checked the rig; RigError when it ended by itself."""
         if self._crew is not None and (exits := self._crew.exits()):
             output = " ".join(self._crew.lines(PROGRAM)[-LINES_MAX:])
             raise RigError(f"The operator exited with {exits[PROGRAM]}: {output[-500:]}")
@@ -116,7 +116,7 @@ class VariantAtWork:
 
 
 class Knowing:
-    """The mind that knows the fault: it says the truth, and heals it or hands it to a person."""
+    """The agent that knows the fault: it states the truth, and repairs or escalates it."""
 
     def __init__(
         self, app: App, working: VariantAtWork, hurting: FaultOfTrial, scenario: Scenario
@@ -205,7 +205,7 @@ def ticket_fact(ticket: Ticket) -> TicketFact:
 
 
 CONTROL_POLL_S = 0.1
-# So short that a look waits for it, and so often that there is always some.
+# So short that a check waits for it, and so often that there is always some.
 PAUSE_S = 0.1
 PAUSE_EVERY_S = 0.6
 MAINTENANCE = timedelta(hours=1)
@@ -303,7 +303,7 @@ class ControlOfTrial:
         return ", ".join(sorted(self._broke))
 
     async def heal(self) -> None:
-        """Take back what was done."""
+        """Roll back the changes."""
         if self._noise is not None:
             self._noise.cancel()
             await asyncio.gather(self._noise, return_exceptions=True)

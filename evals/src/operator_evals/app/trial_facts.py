@@ -64,7 +64,7 @@ MARKS_MAX = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many writes were acknowledged; how many are surely gone; of how many nobody can tell."""
+    """How many writes were acknowledged; how many are lost; for how many that is unknown."""
 
     acknowledged: int = 0
     lost: int = 0
@@ -128,7 +128,7 @@ class Counting:
             await asyncio.sleep(self._every_s)
 
     async def _find_gone(self, depot: Depot) -> frozenset[str] | None:
-        """What is gone at every look; None where no look shows anything."""
+        """The writes that every check missed; None where no check could read."""
         if not self._kept:
             return frozenset()
         gone: frozenset[str] | None = None
@@ -147,7 +147,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A variant at work, with somebody who counts beside it."""
+    """A variant at work, and a counter of lost writes beside it."""
 
     working: Working
     counting: Counting
@@ -158,7 +158,7 @@ class Watched:
         await self.working.start()
 
     def watching(self) -> bool:
-        """Whether the variant has looked at the rig."""
+        """Whether the variant has checked the rig."""
         return self.working.watching()
 
     def tickets(self) -> Sequence[TicketFact]:
@@ -319,7 +319,7 @@ def commands_of(
 
 
 def proofs_of(entries: Sequence[Entry], began_at: datetime) -> tuple[ProofFact, ...]:
-    """Every look after acting, oldest first; harm is named as everything broken is."""
+    """Every check after a change, oldest first; harm is named like everything that is broken."""
     proofs = []
     for entry in entries:
         if entry.kind is not Kind.PROOF:

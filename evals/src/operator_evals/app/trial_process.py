@@ -28,7 +28,7 @@ from operator_sre.codec import from_json, to_json
 
 __all__ = ["Child", "Children", "main", "try_out"]
 
-# How long a trial has to take itself down after nobody wants it any more.
+# How long a trial may take to shut down after it is not wanted any more.
 GRACE_S = 45.0
 # What a rig and its end may take beside all that a campaign says.
 AROUND_S = 180.0
@@ -38,7 +38,7 @@ MODULE = "operator_evals.app.trial_process"
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that waits to be told its trial, and what it has said meanwhile."""
+    """A process that waits for its trial, and its output so far."""
 
     process: asyncio.subprocess.Process
     log: Path
@@ -100,7 +100,7 @@ async def _start_child(folder: Path) -> Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=handle,
             stderr=handle,
-            # A key that ends us is not for it: it ends by what it is told.
+            # Ctrl-C in our terminal must not end it: it ends when we tell it to.
             start_new_session=True,
             cwd=folder,
         )
@@ -110,7 +110,7 @@ async def _start_child(folder: Path) -> Child:
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Tell it that nobody waits, and end it if that does not help."""
+    """Tell it that it is not wanted any more, and kill it if that does not help."""
     if process.stdin is not None:
         process.stdin.close()
     for end in (None, process.terminate, process.kill):
@@ -180,7 +180,7 @@ async def _try_generated(
 
 
 async def _try_until_left(job: Job) -> TrialFacts:
-    """Do the trial, and end it when nobody waits for it any more."""
+    """Run the trial, and end it when it is not wanted any more."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(try_out(job))
 
     def wait_for_the_end() -> None:
@@ -196,7 +196,7 @@ def main() -> None:
     """Read what is to be done, do it, and leave the facts in the folder of the trial."""
     line = sys.stdin.buffer.readline()
     if not line:
-        return  # nobody needed us
+        return  # there is no trial for this process
     job = from_json(Job, json.loads(line))
     os.chdir(job.folder)
     try:

@@ -1,4 +1,4 @@
-"""What a trial is told to do, and the rig that it is done to."""
+"""The order of a trial, and the rig that it runs on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 TIMEOUT_S = 2.0
-# Nobody is there to answer whoever asks.
+# There is no one to approve a request.
 APPROVAL_S = 10.0
 # Whose alert it is that misleads.
 TRIGGER = "pager"
@@ -48,7 +48,7 @@ class Job:
     """One trial for a process of its own.
 
     `folder` is its own and is removed afterwards, `ledger` is where its record goes, `command` how
-    the operator is called, `minds` the models as operator.toml describes them, `passes` the
+    the operator is called, `models` its model section in operator.toml, `passes` the
     variables with their keys. `began` is when it was decided to do it, in monotonic seconds.
     Where it `generates` its fault, that is the `case`, or that of its seed; a `stand_in` has no
     real servers.
@@ -60,7 +60,7 @@ class Job:
     ledger: str
     command: tuple[str, ...]
     began: float
-    minds: str = ""
+    models: str = ""
     passes: tuple[str, ...] = ()
     case: Case | None = None
     generates: bool = False
@@ -83,9 +83,9 @@ class Job:
         """What its operator.toml says: the models, and who else tells of alerts."""
         scenario = self.planned.scenario
         if scenario.fault != Control.MISLEADING:
-            return self.minds
+            return self.models
         trigger = f'[triggers.{TRIGGER}]\nkind = "alertmanager"\nsubject = "{scenario.subject}"\n'
-        return f"{self.minds}\n{trigger}open = 1\n"
+        return f"{self.models}\n{trigger}open = 1\n"
 
     @property
     def facts(self) -> Path:
@@ -94,7 +94,7 @@ class Job:
 
 
 def model_of(variant: Variant, seed: int) -> str:
-    """Who thinks, as `--model` takes it; "" where nobody does."""
+    """The model, as `--model` takes it; "" without one."""
     match variant.mind:
         case Mind.NONE | Mind.ORACLE:
             return ""
@@ -207,7 +207,7 @@ class FaultOfTrial:
         return self.hit
 
     async def still(self) -> str:
-        """What its oracle finds wrong; that nobody can tell is no good news."""
+        """What its oracle finds wrong; an unknown result counts as wrong."""
         rig = self._place.rig
         targets = rig.targets()
         target = next(target for target in targets if target.name == self.hit)

@@ -127,7 +127,7 @@ def load_trial(database: Path, campaign: str, key: str) -> Scored:
 
 
 def analysis_of(database: Path, name: str | None) -> Analysis:
-    """All tables of a campaign, computed anew."""
+    """All tables of a campaign, computed again."""
     with _open_existing(database) as facts:
         recorded = _choose_campaign(facts, name)
         return analyse(facts.trials(recorded.campaign.name), recorded.campaign)
@@ -147,7 +147,7 @@ def compare_two(database: Path, first: str, second: str, *, campaign: str | None
 def compare_with_baseline(
     database: Path, campaign: str | None, *, baseline: str | None = None
 ) -> list[Comparison]:
-    """Every other variant against the one in which nobody does anything, or another."""
+    """Every other variant compared with the idle variant, or with another."""
     with _open_existing(database) as facts:
         recorded = _choose_campaign(facts, campaign)
         known, variants = _score_campaign(facts, recorded), recorded.campaign.variants
@@ -266,7 +266,7 @@ SAID_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The same model by what it is, so that another one under its name is asked anew."""
+    """The identity of a model, so that another model under the same name is asked again."""
 
     model: Completion
     name: str
@@ -308,7 +308,7 @@ async def opinions_on(app: App, database: Path, campaign: str | None, model: str
 
 
 def claims_of(trials: Sequence[Scored]) -> list[Claim]:
-    """What was said about the causes of faults; where nothing was said, there is nothing to ask."""
+    """The diagnoses of faults; a trial without a diagnosis gives nothing to ask."""
     found = []
     for trial in trials:
         facts = trial.facts

@@ -92,7 +92,7 @@ def order_of(campaign: Campaign, planned: Planned) -> str:
 
 
 def order_from(text: str) -> Order:
-    """The order that a text holds; RigError for one that nobody could have given."""
+    """The order in a text; RigError for text that no leader writes."""
     try:
         return from_json(Order, json.loads(text))
     except ValueError as error:
@@ -163,7 +163,7 @@ class Did:
 
 
 class Turns:
-    """So many at once, or one that has all of it for itself; whoever comes first is first."""
+    """So many trials at once, or one alone; first come, first served."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
@@ -172,7 +172,7 @@ class Turns:
 
     @asynccontextmanager
     async def one(self, *, alone: bool) -> AsyncIterator[None]:
-        """A turn; nobody comes in while somebody waits for all places."""
+        """A turn; none is given while a trial waits to run alone."""
         wants, has = self._at_once if alone else 1, 0
         try:
             async with self._door:
@@ -246,7 +246,7 @@ class Taker:
             return ""
         task = asyncio.ensure_future(self._carry_out(text, turns))
         self._under_way[errand] = task
-        self._wake.set()  # whoever leads hears at once who has it
+        self._wake.set()  # the leader learns at once who has it
         try:
             return await task
         except asyncio.CancelledError:
@@ -273,7 +273,7 @@ class Taker:
         return back
 
     async def _stop(self) -> None:
-        """Nothing of ours goes on, and nobody waits for us."""
+        """No trial of ours is running, and no leader waits for one."""
         self._stopping = True
         tasks = list(self._under_way.values())
         for task in tasks:
@@ -322,7 +322,7 @@ async def take_trials(
     name: str = "",
     tell: Callable[[Did], None] = lambda did: None,
 ) -> None:
-    """Join those who do trials for the store of this home, until cancelled."""
+    """Run trials for the store of this home, until cancelled."""
     called = name or socket.gethostname()
     if not called.isprintable() or ":" in called or len(called) > NAME_CHARS_MAX:
         raise UsageError(

@@ -71,7 +71,7 @@ class Format(StrEnum):
 @app.command()
 def run(
     context: typer.Context,
-    what: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[campaign FILE]", help="Run the campaign that FILE describes."),
     ] = None,
@@ -114,7 +114,7 @@ def run(
     from operator_evals.app.campaigns import Wanted, campaign_from_file, campaign_of
 
     config = config_of(context, log_level="error")
-    words = what or []
+    words = words or []
     if words:
         if len(words) != 2 or words[0] != CAMPAIGN or subject or fault or variant or baseline:
             raise UsageError(

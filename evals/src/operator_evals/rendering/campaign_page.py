@@ -104,7 +104,7 @@ def _draw_cell(cell: Cell, trials: Sequence[Scored], places: Places) -> Html:
     signs = Html(f'<span class="signs">{join(*drawn)}</span>')
     if not share.of:
         return Html(f'<td class="none">{text("-")}{signs}</td>')
-    # A cell with harm looks no better than one that failed.
+    # A cell with harm looks no better than a failed cell.
     shade = 0 if cell.harmed else round((share.value or 0.0) * SHADES)
     harm = badge("bad", f"! harm in {cell.harmed}") if cell.harmed else EMPTY
     took = "" if cell.mitigate_s_median is None else f", {span(cell.mitigate_s_median)}"

@@ -153,7 +153,7 @@ def application(
 
     routes = {"/": campaigns, "/campaign": campaign, "/trial": trial, "/ledger": ledger}
     for path, answer in routes.items():
-        # FastAPI runs what is not async beside its loop, so that a long page keeps nobody waiting.
+        # FastAPI runs a plain function beside its loop, so that a long page delays no other.
         app.add_api_route(path, answer, methods=["GET", "HEAD"], response_model=None)
     for kind in (HTTPException, OperatorError, Exception):
         app.add_exception_handler(kind, _answer_error)

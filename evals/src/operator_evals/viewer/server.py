@@ -1,4 +1,4 @@
-"""Serving the viewer until somebody says stop."""
+"""The server of the viewer, until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONNECTIONS_MAX = 64
 async def serve(
     home: App, listener: Listener, *, database: Path, ready: Callable[[str], None]
 ) -> None:
-    """Show a database until cancelled; `ready` is told where."""
+    """Show a database until cancelled; `ready` receives its URL."""
     with bind_socket(listener) as place:
         try:
             from operator_evals.viewer.application import application

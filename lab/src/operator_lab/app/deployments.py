@@ -1,4 +1,4 @@
-"""Stacks on this machine: bring one up, look at it, take it down. They are not rigs to break."""
+"""Stacks on this machine: start, inspect and remove them. They are not rigs to break."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def deploy_logs(
 async def deploy_restart(
     app: App, subject: str, *, service: str | None, project: str | None = None
 ) -> DeploymentView:
-    """Start one service anew, or all, and wait until they are well."""
+    """Restart one service, or all, and wait until they are healthy."""
     target, directory = _find_record(app, subject, project)
     return _view(target.record, directory, await target.restart(service))
 

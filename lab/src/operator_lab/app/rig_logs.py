@@ -1,4 +1,4 @@
-"""What the processes of a rig say: the last lines, and those that come."""
+"""The logs of a rig's processes: the last lines, and new ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_logs(app: App, subject: str, *, target: str | None, lines: int) -> tupl
 async def follow_logs(
     app: App, subject: str, *, target: str | None, lines: int
 ) -> AsyncIterator[LogView]:
-    """The last lines, and then every line as it comes, until the caller has enough."""
+    """The last lines, and then every new line, until the caller stops."""
     if is_stack(app.rig_directory(subject)):
         project = StackRig.attach(app.rig_directory(subject)).record().project
         raise UsageError(

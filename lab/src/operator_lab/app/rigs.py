@@ -1,4 +1,4 @@
-"""Rigs: bring one up, hurt it, heal it, start it anew, take it down."""
+"""Rigs: start, break, repair, restart and remove them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rigs_there_are() -> str:
 
 
 def no_rig(plugin: Plugin) -> str:
-    """Why there cannot be a rig on this machine, as far as can be told without Docker, or ""."""
+    """Why this machine cannot run the rig, as far as that is known without Docker, or ""."""
     if plugin.stack is not None:
         return ""
     if plugin.rig is None:
@@ -85,7 +85,7 @@ def no_rig(plugin: Plugin) -> str:
 
 
 def check_rig(plugin: Plugin) -> None:
-    """OperatorError where no rig can be had here, looked at before anything is begun."""
+    """OperatorError where this machine cannot run the rig, before anything is started."""
     match _choose_make(plugin, None):
         case Make.PROCESSES if plugin.rig is not None:
             plugin.rig()
@@ -162,7 +162,7 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True)
 class BrokenView:
-    """A fault that is in a rig, and what its oracle says; `over` is None when nobody asked it."""
+    """A fault that is in a rig, and what its oracle says; `over` is None when it was not asked."""
 
     fault: str
     target: str
@@ -305,7 +305,7 @@ async def _ask_oracle(rig: AnyRig, fault: Fault, broken_view: BrokenView) -> Bro
 
 
 async def restart_rig(app: App, subject: str, *, target: str | None) -> tuple[str, ...]:
-    """Start one target anew, or all, each after what it needs; returns their names."""
+    """Restart one target, or all, each after its dependencies; returns their names."""
     rig = attach(app.rig_directory(subject))
     if target is not None:
         await rig.restart(target)
@@ -342,7 +342,7 @@ async def heal_rig(app: App, subject: str, fault: str, *, target: str | None) ->
 async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[BrokenView, ...]:
     """Undo every fault (at this target), newest first; returns what was undone.
 
-    One that cannot be undone keeps none of the others from it.
+    A fault that cannot be undone does not keep the others.
     """
     rig = attach(app.rig_directory(subject))
     if target is not None:

@@ -67,7 +67,7 @@ class Face(Protocol):
         ...
 
     def end(self, ending: Ending) -> None:
-        """It is over."""
+        """The demo has ended."""
         ...
 
 
@@ -126,7 +126,7 @@ class StoryFace:
         """One line, and its details indented below it."""
         line = event.line
         elapsed = time.monotonic() - self._started
-        # Only a mind writes several lines; indented, so that none of them looks like ours.
+        # Only a model writes several lines; indented, so that none of them looks like ours.
         first, *more = line.text.split("\n") if line.step == "think" else [line.text]
         self._painter.line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(first), STYLES[line.tone])
         for text in more:
@@ -291,7 +291,7 @@ def demo(
     ended = False
     try:
         wish = _Wish(as_json, plain, auto, record)
-        # A demo costs nothing and needs no network, unless it is told otherwise.
+        # A demo costs nothing and needs no network, unless options say otherwise.
         mode = context.obj.mode or "execute"
         flags = {"home": home, "store": "", "ledger_key": "", "mode": mode, "profile": "lab"}
         pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
@@ -314,7 +314,7 @@ def demo(
         )
         ended = ending is not None
     finally:
-        # Only at its end it names the directory; before that nobody could find it.
+        # Only its end prints the directory, so an unfinished demo leaves none that no one knows.
         if not ended and not context.obj.home:
             shutil.rmtree(home, ignore_errors=True)
     raise typer.Exit(LEFT if ending is None else 0 if ending.proven else 1)

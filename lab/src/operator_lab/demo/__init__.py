@@ -1,4 +1,4 @@
-"""The demo: a real cluster is broken, and what follows is told."""
+"""The demo: a real cluster is broken, and every step that follows is shown."""
 
 from __future__ import annotations
 

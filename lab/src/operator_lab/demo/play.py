@@ -130,7 +130,7 @@ ASKED_S_MAX = 900.0
 DEFAULT_FAULT = "node_kill"
 _OVER = frozenset({Kind.TICKET_RESOLVED, Kind.TICKET_ESCALATED})
 
-# Awaited before a chapter begins: whoever watches says when.
+# Awaited before a chapter begins: the audience decides when.
 Cue = Callable[[int], Awaitable[None]]
 
 
@@ -146,11 +146,11 @@ class Plan:
 
 
 async def straight_on(chapter: int) -> None:
-    """The cue of a play that waits for nobody."""
+    """The cue of a play that never waits."""
 
 
 def choose_fault(subject: str, fault: str | None) -> str:
-    """The fault that was named, or one that every subject should have, or its first."""
+    """The named fault, or a fault that every subject should have, or its first."""
     plugin = find_plugin(subject)
     if not (plugin.rig or plugin.stack) or not plugin.faults:
         raise UsageError(
@@ -172,7 +172,7 @@ async def play(app: App, plan: Plan, *, cue: Cue = straight_on) -> AsyncGenerato
 
     The last thing it yields is the Ending. Leaves no process behind, whatever ends it.
     """
-    fault_of(plan.subject, plan.fault)  # one that there is not, is an error now and not later
+    fault_of(plan.subject, plan.fault)  # an unknown fault is an error now and not later
     queue: asyncio.Queue[Told | None] = asyncio.Queue()
     director = _Director(app, plan, cue, queue.put_nowait)
     work = asyncio.create_task(director.run())
@@ -320,7 +320,7 @@ class _Director:
         )
 
     async def _follow(self, after: int) -> None:
-        """Tell every entry of the ledger behind `after` as it comes, until a ticket has ended."""
+        """Show every new entry of the ledger behind `after`, until a ticket has ended."""
         seq, began = after, time.monotonic()
         while time.monotonic() < began + (ASKED_S_MAX if self._is_asked else STORY_S_MAX):
             for entry in self._app.store.entries.after(seq, limit=100):
@@ -363,7 +363,7 @@ class _Director:
             await asyncio.sleep(PICTURE_S)
 
     async def _voices(self, crew: Crew) -> None:
-        """What monitor and agent say, as they say it; one that ends by itself ends the play."""
+        """Show the output of monitor and agent; when one of them exits, the play ends."""
         while True:
             ended = crew.exits()
             last: dict[Part, str] = {}

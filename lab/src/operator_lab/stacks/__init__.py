@@ -1,4 +1,4 @@
-"""Copies of systems in containers: brought up by compose, hurt and mended through the engine."""
+"""Copies of systems in containers: started by compose, broken and repaired through the engine."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Containers:
         await self.engine.ask("GET", "/_ping")
 
     async def rows(self) -> Mapping[str, Row]:
-        """Every container of it, by its service; of two the one that runs."""
+        """Every container of it, by its service; of two the running one."""
         labels = [f"{PROJECT_LABEL}={self.project}"]
         answer = await self.engine.ask(
             "GET",
@@ -168,9 +168,9 @@ def at_once(asking: Coroutine[Any, Any, T]) -> T:
 
 FILLER = ".operator-filler"
 EXEC_S_MAX = 60.0
-# As much as a page or two: nobody can write anything with that.
+# A page or two: too little to write anything.
 FULL_KB = 64
-# `f` is what is free, in kilobytes; others write meanwhile, so it is looked at again.
+# `f` is what is free, in kilobytes; others write meanwhile, so it is read again.
 _FILL = """\
 set -e
 cd "$1"
@@ -200,7 +200,7 @@ class Disks:
         await self._sh('rm -f "$1/$2"', place, FILLER)
 
     async def full(self, places: list[str]) -> frozenset[str]:
-        """Those that were filled, or have no room left."""
+        """The places that were filled, or have no room left."""
         script = (
             'for d in "$@"; do f=$(df -Pk "$d" | awk \'NR==2 {print $4}\');'
             f' if [ -e "$d/{FILLER}" ] || [ "$f" -lt {FULL_KB} ]; then echo "$d"; fi; done'

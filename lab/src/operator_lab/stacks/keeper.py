@@ -1,8 +1,8 @@
 """Stays with a rig of containers: `python -m operator_lab.stacks.keeper DIR [--owned]`.
 
 Containers cannot hold the reservation of their ports, so the keeper does until the rig is gone.
-Containers outlive those who started them, too. The keeper of an owned rig does not: when its input
-ends, however its owner came to its end, it takes the rig down.
+Containers outlive the process that started them. The keeper of an owned rig does not: when its
+input ends, however its owner ended, it takes the rig down.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def _end(directory: Path) -> None:
     record = read_record(directory)
     if record is None:
         return
-    # What cannot be taken down stays written down, for whoever tries again.
+    # The record of a stack that cannot be taken down stays, for the next attempt.
     with contextlib.suppress(OperatorError):
         await ComposeTarget(record, directory).clear()
         remove(directory)

@@ -72,7 +72,7 @@ def prepare(
     values = _values(spec, ports, given or {})
     folder = directory / SECRETS_FOLDER
     try:
-        # Closed to others by the folder alone: whoever runs in a container is another user, and
+        # Closed to others by the folder alone: the process in a container is another user, and
         # has to read the file that is mounted there.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -96,7 +96,7 @@ def prepare(
 
 
 def _values(spec: StackSpec, ports: Mapping[str, int], given: Mapping[str, str]) -> dict[str, str]:
-    """Every variable with its value; UsageError for one that does not exist or makes no sense."""
+    """Every variable with its value; UsageError for an unknown or invalid one."""
     chosen = {**spec.ports, **ports}
     values = {name: str(port) for name, port in chosen.items()}
     values |= spec.settings

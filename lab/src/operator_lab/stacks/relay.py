@@ -1,7 +1,7 @@
-"""What passes everything on inside of a stack, and can be told to be slow or silent.
+"""Passes everything on inside of a stack, and is slow or silent by rules.
 
 Run in a container as `python relay.py --relay PORT=HOST:PORT ... --control PORT --token-file FILE`
-with nothing but the standard library. Rules come by `PUT /rules` and are told by `GET /rules`: a
+with nothing but the standard library. `PUT /rules` sets the rules and `GET /rules` returns them: a
 list of {"to": HOST, "caller": NAME or "*", "cut": bool, "delay_s": seconds}.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["EVERYBODY", "Relay", "RelayRule", "main", "parse_rules"]
 
 EVERYBODY = "*"
 CHUNK_BYTES = 1 << 16
-# What is on its way at the same time on one wire, in one direction; whoever sends more waits.
+# What is on its way at the same time on one wire, in one direction; a sender of more waits.
 CHUNKS_MAX = 64
 RULES_MAX = 100
 BODY_BYTES_MAX = 1 << 16
@@ -106,7 +106,7 @@ class Relay:
         return await asyncio.start_server(wire, host, port)
 
     async def control(self, host: str, port: int) -> asyncio.Server:
-        """Take rules, from whoever has the token."""
+        """Accept rules from clients with the token."""
         return await asyncio.start_server(self._serve_request, host, port)
 
     async def _pass(
@@ -203,7 +203,7 @@ class Relay:
             if length > BODY_BYTES_MAX:
                 return "413 Too Large", {"problem": "too long"}
             self._rules = parse_rules(await reader.readexactly(length))
-            # Whoever waits looks at the new rules; whoever waits later waits for the next ones.
+            # Connections that wait read the new rules; later ones wait for the next rules.
             self._changed.set()
             self._changed = asyncio.Event()
         return "200 OK", [asdict(rule) for rule in self._rules]

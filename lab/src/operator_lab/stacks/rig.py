@@ -189,11 +189,11 @@ class StackRig:
         await self._until(target, lambda row: row is None or row.state == "exited", DEED_S_MAX)
 
     async def restart(self, target: str) -> Process:
-        """End a target if it runs, start it anew and wait until it answers."""
+        """Stop a target if it runs, start it again and wait until it answers."""
         self.require(target)
         containers = self._containers()
         row = (await containers.rows()).get(target)
-        if row is None:  # somebody has removed it
+        if row is None:  # it was removed by hand
             record = self.record()
             await ComposeTarget(record, self.directory, containers=containers).restart(target)
             return await self._well(target)
@@ -203,7 +203,7 @@ class StackRig:
         return await self._well(target)
 
     async def pause(self, target: str) -> None:
-        """Freeze a target; its port still accepts, nobody answers."""
+        """Freeze a target; its port still accepts, but nothing answers."""
         await self._must_run(target)
         await self._containers().tell(target, "pause")
 
@@ -224,7 +224,7 @@ class StackRig:
             return
         containers = self._containers()
         found = (await containers.inspect(target)).networks
-        # Remembered first: by which names it was known there, nobody else could tell afterwards.
+        # Recorded first: the names by which it was known there are lost afterwards.
         known = {name: list(container.aliases or ()) for name, container in found.items()}
         self._write_cuts({**self._cuts(), target: {**self._cuts().get(target, {}), **known}})
         for network in found:
@@ -375,7 +375,7 @@ class StackRig:
             target, lambda row: row is not None and row.to_status().state in waited, WELL_S_MAX
         )
         port, ends = self.record().port(target), time.monotonic() + DEED_S_MAX
-        # One that is cut off runs, and nobody can reach it.
+        # A target that is cut off runs, and nothing can reach it.
         while not await self._is_off(target) and not await _accepts(port):
             if time.monotonic() > ends:
                 raise RigError(f"{target!r} runs and does not answer on port {port}.")
@@ -404,9 +404,9 @@ class StackRig:
 
 
 def _is_relayed(record: Record, first: str, other: str) -> bool:
-    """Whether all that is said between two passes the relay: it is before who is called.
+    """Whether all traffic between two services passes the relay, which stands before the callee.
 
-    Who needs another calls it; where neither needs the other, both call.
+    A service calls what it depends on; where neither depends on the other, both call.
     """
     services = record.service(first), record.service(other)
     called = [each for each, caller in (services, services[::-1]) if each.name in caller.depends_on]

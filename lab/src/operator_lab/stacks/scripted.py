@@ -1,4 +1,4 @@
-"""A DeploymentTarget that runs nothing: for tests, and for whoever tries their own code."""
+"""A DeploymentTarget that runs nothing: for tests, and for trying a plug-in."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScriptedTarget:
         )
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
-        """Start one service anew, or all."""
+        """Restart one service, or all."""
         chosen = self._select(service)
         for name in chosen:
             self._start(name)

@@ -71,7 +71,7 @@ class Compose:
 
     @staticmethod
     def last_words(finished: Finished) -> str:
-        """What it said last, in one line and without colours."""
+        """Its last output, in one line and without colours."""
         text = plain(finished.stderr.decode("utf-8", "replace"))
         lines = [" ".join(line.split()) for line in text.replace("\r", "\n").splitlines()]
         summary = " / ".join([line for line in lines if line][-TOLD_LINES:])
@@ -90,7 +90,7 @@ def base_environment_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def engine_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that say where the engine is, for whoever has to find it too."""
+    """The variables that say where the engine is, for other processes that need it."""
     return {name: environ[name] for name in _ENGINE if name in environ}
 
 
@@ -176,7 +176,7 @@ class ComposeTarget:
     async def clear(self) -> None:
         """Take it down, with its data, until nothing comes any more.
 
-        Whoever brought it up may have been broken off, and the engine may still be at it.
+        The process that started it may have been killed, and the engine may still be starting it.
         """
         for _ in range(ROUNDS_MAX):
             with contextlib.suppress(RigError):
@@ -190,14 +190,14 @@ class ComposeTarget:
         )
 
     async def status(self) -> Sequence[ServiceStatus]:
-        """Every service as it is now, also those that are gone, in the order of their names."""
+        """Every service as it is now, also the missing ones, in the order of their names."""
         rows = await self._containers.rows()
         names = sorted({*self.record.services, *rows})
         gone = {name: ServiceStatus(name, ServiceState.MISSING) for name in names}
         return tuple(rows[name].to_status() if name in rows else gone[name] for name in names)
 
     async def logs(self, service: str | None = None, *, lines: int = 100) -> Sequence[str]:
-        """The last lines of one service, or of all, each begun by the name of who said it."""
+        """The last lines of one service, or of all, each with the name of its service."""
         chosen = self._select(service)
         tail = str(max(1, min(lines, LINES_MAX)))
         output = await self._run(
@@ -207,11 +207,13 @@ class ComposeTarget:
         return tuple(f"{line['service']} | {line['text']}" for line in found if line)
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
-        """Start one service anew, or all, and wait until they are well."""
+        """Restart one service, or all, and wait until they are healthy."""
         chosen = self._select(service)
         for each in await self.status():
             if each.state is ServiceState.PAUSED and each.name in (chosen or (each.name,)):
-                await self._containers.tell(each.name, "unpause")  # nobody paused can be ended
+                await self._containers.tell(
+                    each.name, "unpause"
+                )  # a paused service cannot be stopped
         await self._run("restart", "--timeout", STOP_S, *chosen, timeout_s=DOWN_S_MAX)
         alone = ("--no-deps",) if chosen else ()
         await self._start("--no-recreate", *alone, *chosen)
@@ -240,7 +242,7 @@ class ComposeTarget:
             raise RigError(f"{problem.message} {output}".strip()) from None
 
     async def _describe_unhealthy(self) -> str:
-        """Who is not well, and what each of them said last; "" where nobody can tell."""
+        """The unhealthy services, each with its last output; "" where that is unknown."""
         try:
             ill = [each for each in await self.status() if each.state in _ILL]
             lines = [
@@ -270,7 +272,7 @@ class ComposeTarget:
                 f"docker compose {words[0]} took longer than {timeout_s:g} s and was ended."
             )
         if finished.exit_code != 0:
-            await self._containers.reach()  # an engine that is away is told as always
+            await self._containers.reach()  # a missing engine is reported as everywhere
             output = Compose.last_words(finished)
             end = "" if output.endswith((".", "?", "!")) else "."
             raise RigError(f"docker compose {words[0]} failed: {output}{end}")

@@ -37,7 +37,7 @@ from operator_sre.faces.tui.lines import Lines
 __all__ = ["Cues", "DemoApp", "Script"]
 
 PAINT_S = 0.1
-# How long a chapter stays when nobody turns the pages, and the report at the end.
+# How long a chapter stays without a key press, and the report at the end.
 PAGE_S = 2.0
 REPORT_S = 6.0
 MONITOR_LINES_MAX, AGENT_LINES_MAX = 500, 1000
@@ -65,7 +65,7 @@ class Cues:
 
 
 class Drawn(Widget):
-    """A panel that is drawn anew for whatever size it has."""
+    """A panel that is drawn again for every size."""
 
     def __init__(self, draw: Callable[[int, int], Text], *, id: str) -> None:
         super().__init__(id=id)
@@ -243,7 +243,7 @@ class DemoApp(App[Ending | None]):
             self._paint()
 
     def action_advance(self) -> None:
-        """The next page, or the next deed of the play where that waits for us."""
+        """The next page, or the next step of the play where it waits for the viewer."""
         if isinstance(self.screen, HelpScreen | ReportScreen):
             self.screen.dismiss()
             return
@@ -270,7 +270,7 @@ class DemoApp(App[Ending | None]):
             self.push_screen(HelpScreen())
 
     def action_report(self) -> None:
-        """The incident report, once it is over."""
+        """The incident report, once the play has ended."""
         if self.stage.ending is not None and not isinstance(self.screen, ReportScreen):
             self.push_screen(ReportScreen(self.script.report(self.stage.ending)))
 
@@ -299,7 +299,7 @@ class DemoApp(App[Ending | None]):
         self._is_stale = True
 
     def _unask(self) -> None:
-        """A question that somebody else has answered is none any more."""
+        """Close a question that was answered elsewhere."""
         if isinstance(self.screen, AskScreen):
             self.screen.dismiss(None)
 

@@ -66,7 +66,7 @@ class Alarm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the gate said about an action, and what became of it."""
+    """The verdict of the gate on an action, and the result."""
 
     level: str
     risk: str
@@ -96,7 +96,7 @@ class Traffic:
         self._last_at = 0.0
 
     def take(self, samples: Sequence[tuple[float, float]]) -> None:
-        """Those that are newer than what is known."""
+        """Add the samples that are newer than the known ones."""
         for at, value in samples:
             if at <= self._last_at:
                 continue
@@ -256,7 +256,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 GAP = 2
 _LOOKS = {Look.NORMAL: "green", Look.INJECTING: "bold red", Look.RECOVERING: "bold yellow"}
 _LEVELS = {"SAFE": "green", "REVIEW": "yellow", "BLOCKED": "bold red"}
-# Where there is less room for a node, only what is wrong with it is said.
+# Where there is less room for a node, only its problem is shown.
 ROOMY_CHARS = 22
 BAR_CHARS = 12
 TEXT_CHARS_MAX = 400
@@ -272,7 +272,7 @@ def fold_line(line: str, width: int) -> list[str]:
     if width <= INDENT or cell_len(text) <= width:
         return [text]
     if cell_len(text) == len(text):
-        # Between words where there are any; whoever writes without is folded all the same.
+        # Between words where there are any; text without blanks is folded all the same.
         return textwrap.wrap(text, width, subsequent_indent=" " * INDENT) or [""]
     rows = chop_cells(text, width - INDENT)
     return [rows[0], *(" " * INDENT + row for row in rows[1:])]
@@ -377,7 +377,7 @@ def hypotheses_text(
 
 
 def verdicts_text(verdicts: Sequence[Judged], width: int, limit: int) -> Text:
-    """What the gate said and what became of it, newest last."""
+    """The verdicts of the gate and their results, newest last."""
     lines = []
     for verdict in list(verdicts)[-limit:]:
         outcome = f" -> {clean(verdict.outcome)}" if verdict.outcome else ""

@@ -76,7 +76,7 @@ class Recorder:
 
 def _create(path: Path) -> IO[str]:
     try:
-        # Nothing that somebody has is written over, and what is shown is for its viewer.
+        # No existing file is overwritten, and the recording is for its owner only.
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as problem:
         raise UsageError(

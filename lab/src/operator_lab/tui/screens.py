@@ -76,7 +76,7 @@ class ReportScreen(ModalScreen[None]):
         with VerticalScroll(classes="box tall") as box:
             box.border_title = "incident report"
             box.border_subtitle = "↑ ↓ scroll · ESC back to the panels · q quit"
-            # Without links: where they lead was written by whoever is talked about.
+            # Without links: their addresses come from the systems in the report.
             yield Static(Markdown(text, hyperlinks=False))
 
     def action_dismiss_report(self) -> None:

@@ -39,7 +39,7 @@ async def show(
                 recorder.line(f"{'':8}· {clean(detail)}")
 
     def leave(pump: asyncio.Task[None]) -> None:
-        """A play that broke off has nothing to show; what went wrong is told on the terminal."""
+        """A play that broke off has nothing to show; its error is printed on the terminal."""
         if not pump.cancelled() and pump.exception() is not None:
             shown.exit(None)
 
@@ -51,7 +51,7 @@ async def show(
         cues=cues,
         answer=lambda approval, yes: _answer(app, approval, yes=yes),
         report=lambda ending: report_text(app, ending),
-        # The same way as everywhere: whoever waits for the signal cleans up.
+        # The same way as everywhere: the code that waits for the signal cleans up.
         stop=lambda: signal.raise_signal(signal.SIGINT),
         note=note,
         resize=(lambda width, height: None) if recorder is None else recorder.resize,
@@ -93,7 +93,7 @@ async def _drain(queue: asyncio.Queue[Told | None]) -> AsyncIterator[Told]:
 
 
 async def _answer(app: App, approval: str, *, yes: bool) -> str:
-    """The viewer's answer, in the name of whoever is signed in; what went wrong, or nothing."""
+    """The viewer's answer, in the name of the current user; the error, or nothing."""
     try:
         if yes:
             await approve(app, approval, reason="decided in the demo")

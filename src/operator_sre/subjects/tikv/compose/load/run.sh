@@ -1,5 +1,5 @@
 #!/bin/sh
-# Steady traffic for ever: a run that ends, or fails because the cluster is hurt, is begun again.
+# Steady traffic without end: a run that ends, or fails during a fault, is started again.
 set -u
 pd=relay:23791,relay:23792,relay:23793
 trap 'exit 0' TERM INT
