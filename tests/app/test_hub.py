@@ -149,7 +149,7 @@ async def test_another_process_serves_and_a_person_answers_here(place: Place) ->
             change = await hub.request_system_action(CODER, Action.shell(f"mkdir {made}"))
             waits = await _waiting(hub, change)
             assert isinstance(waits, PendingAction)
-            assert (waits.agent, waits.call.command) == (CODER, f"mkdir {made}")
+            assert (waits.agent, waits.what.command) == (CODER, f"mkdir {made}")
             answered = await hub.approve_action(change, by="ada", reason="fine")
             assert answered.state is ApprovalState.APPROVED
             told = await asyncio.gather(

@@ -116,7 +116,7 @@ class PendingAction:
 
     action: str
     agent: Agent
-    call: Action
+    what: Action
     state: WorkflowState
     requested_at: datetime
     approval: Approval | None = None

@@ -83,7 +83,7 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
             action.agent.name,
             action.state,
             "pending" if action.approval else "-",
-            action.call.command,
+            action.what.command,
         )
         for action in found
     ]
