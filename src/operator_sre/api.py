@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from operator_protocols.domain.action import TIMEOUT_S_MAX, Result
 from operator_protocols.domain.command import Command
@@ -31,7 +31,7 @@ from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app import approvals, commands, history, hub
 from operator_sre.app.commands import Execution, Wanted
 from operator_sre.app.config_trust import must_be_confirmed
-from operator_sre.app.history import Statistics
+from operator_sre.app.history import CommandSelection, Statistics
 from operator_sre.app.hub import ActionResult, Message, MessageKind, PendingAction
 from operator_sre.app.outlook import Outlook
 from operator_sre.app.persons import signed_in
@@ -64,17 +64,6 @@ T = TypeVar("T")
 TIMEOUT_S_MIN = 0.1
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 LIMIT = 50
-
-
-class CommandSelection(TypedDict, total=False):
-    """Which commands of the history: every condition that is given has to match."""
-
-    ticket: int
-    run: str
-    target: str
-    level: str
-    outcome: str
-    since: str
 
 
 class Client:

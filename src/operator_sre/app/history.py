@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from operator_protocols.domain.command import OUTCOMES, Command, CommandFilter
 from operator_protocols.domain.entry import Entry, Kind
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from operator_sre.executor.jobs import JobOutput
 
 __all__ = [
+    "CommandSelection",
     "CommandView",
     "Failures",
     "FilledPattern",
@@ -157,13 +158,24 @@ class FilledPattern:
         return max(verdict.level for verdict in self.verdicts).value
 
 
+class CommandSelection(TypedDict, total=False):
+    """Which commands of the history: every condition that is given has to match."""
+
+    ticket: int | None
+    run: str
+    target: str
+    level: str | None
+    outcome: str
+    since: str
+
+
 def parse_filter(
     app: App,
     *,
     ticket: int | None = None,
     run: str = "",
     target: str = "",
-    level: str = "",
+    level: str | None = None,
     outcome: str = "",
     since: str = "",
 ) -> CommandFilter:
@@ -188,7 +200,7 @@ def parse_filter(
                 next_step="Use 30m, 12h, 7d, or 2026-03-04T12:00.",
             ) from None
         start = start if start.tzinfo else start.replace(tzinfo=UTC)
-    return CommandFilter(ticket, run, target, level, outcome, start)
+    return CommandFilter(ticket, run, target, level or "", outcome, start)
 
 
 def list_commands(

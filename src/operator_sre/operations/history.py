@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from msgspec import Meta
 
 from operator_protocols.domain.command import OUTCOMES, Command
 from operator_protocols.domain.verdict import Level
 from operator_sre.app import history
+from operator_sre.app.history import CommandSelection
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.ledger.history.statistics import FailurePattern, Tally
 from operator_sre.ledger.history.venvs import VenvViolation
@@ -199,54 +200,26 @@ class ViolationList:
 
 
 def list_history(
-    app: App,
-    *,
-    ticket: int | None,
-    run: str,
-    target: str,
-    level: Level | None,
-    outcome: str,
-    since: str,
-    limit: int,
-    before: int | None,
+    app: App, *, limit: int, before: int | None, **where: Unpack[CommandSelection]
 ) -> history.FoundCommands:
     """Commands, the newest first."""
-    where = history.parse_filter(
-        app,
-        ticket=ticket,
-        run=run,
-        target=target,
-        level=level or "",
-        outcome=outcome,
-        since=since,
+    return history.list_commands(
+        app, history.parse_filter(app, **where), limit=limit, before=before
     )
-    return history.list_commands(app, where, limit=limit, before=before)
 
 
 async def search_history(
     app: App,
     *,
     words: tuple[str, ...],
-    ticket: int | None,
-    run: str,
-    target: str,
-    level: Level | None,
-    outcome: str,
-    since: str,
     limit: int,
     before: int | None,
+    **where: Unpack[CommandSelection],
 ) -> history.FoundCommands:
     """Commands that have all these words, the newest first."""
-    where = history.parse_filter(
-        app,
-        ticket=ticket,
-        run=run,
-        target=target,
-        level=level or "",
-        outcome=outcome,
-        since=since,
-    )
-    return await history.search_commands(app, " ".join(words), where, limit=limit, before=before)
+    selection = history.parse_filter(app, **where)
+    text = " ".join(words)
+    return await history.search_commands(app, text, selection, limit=limit, before=before)
 
 
 async def search_text(
@@ -270,19 +243,14 @@ def show_command(app: App, seq: int) -> Command:
     return history.show_command(app, seq).command
 
 
-def count(
-    app: App, *, ticket: int | None, run: str, target: str = "", since: str
-) -> history.Statistics:
+def count(app: App, **where: Unpack[CommandSelection]) -> history.Statistics:
     """Figures over commands."""
-    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
-    return history.statistics(app, where)
+    return history.statistics(app, history.parse_filter(app, **where))
 
 
-def count_some(
-    app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
-) -> Figures:
+def count_some(app: App, *, limit: int, **where: Unpack[CommandSelection]) -> Figures:
     """The first `limit` of these figures."""
-    found = count(app, ticket=ticket, run=run, target=target, since=since)
+    found = count(app, **where)
     return Figures(
         found.attempts,
         found.commands[:limit],
@@ -292,20 +260,16 @@ def count_some(
     )
 
 
-def list_failures(
-    app: App, *, ticket: int | None, run: str, target: str, since: str
-) -> history.Failures:
+def list_failures(app: App, **where: Unpack[CommandSelection]) -> history.Failures:
     """Failures, and patterns of failures."""
-    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
-    return history.failures(app, where)
+    return history.failures(app, history.parse_filter(app, **where))
 
 
-def list_violations(
-    app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
-) -> ViolationList:
+def list_violations(app: App, *, limit: int, **where: Unpack[CommandSelection]) -> ViolationList:
     """List Python commands that ran without a virtual environment."""
-    where = history.parse_filter(app, ticket=ticket, run=run, target=target, since=since)
-    return ViolationList(tuple(history.venv_report(app, where, limit=limit)))
+    return ViolationList(
+        tuple(history.venv_report(app, history.parse_filter(app, **where), limit=limit))
+    )
 
 
 def _outcome(command: Command) -> str:

@@ -37,7 +37,7 @@ from pathlib import Path
 from operator_sre.app.wiring import open_app
 from operator_sre.config import load_config
 from operator_sre.faces.web.application import application
-from operator_sre.faces.web.navigation import PLACES
+from operator_sre.faces.web.renderer import PLACES
 home = Path(sys.argv[1])
 with open_app(load_config(flags={"home": str(home)}, environ={}, cwd=home.parent)) as home:
     routes = [route.path for route in application(home).pages.routes]

@@ -20,15 +20,14 @@ from operator_protocols.errors import MissingExtraError, OperatorError, UsageErr
 from operator_sre.app.health import RecentEvent, live_tickets, recent_events, sparks_of
 from operator_sre.app.listeners import Listener
 from operator_sre.faces.cli.listeners import Serve, listens
-from operator_sre.faces.web import assets, navigation, overview, restraints, stream
+from operator_sre.faces.web import assets, overview, renderer, restraints, stream
 from operator_sre.faces.web.events import BEAT, Events, Say
 from operator_sre.faces.web.forms import Form
-from operator_sre.faces.web.header import standing_of
 from operator_sre.faces.web.listener import serve
+from operator_sre.faces.web.pictures import spark
 from operator_sre.faces.web.renderer import guard, render, templates, when
-from operator_sre.faces.web.responses import Renderings
+from operator_sre.faces.web.responses import Renderings, standing_of
 from operator_sre.faces.web.sessions import Sessions, Toast
-from operator_sre.faces.web.sparks import spark
 from operator_sre.faces.web.topics import TOPICS, note_of, topics_of
 from tests.evals.samples import fill, trials
 from tests.faces.web.browsing import opened, served
@@ -100,10 +99,10 @@ def test_every_place_is_there_and_every_link_of_the_overview_leads_somewhere(web
     patterns = [re.compile(re.sub(r"{[^}]*}", "[^/]+", one) + "$") for one in routes]
     links = set(re.findall(r'href="(/[^"?#]*)', person.get("/").text))
     links -= {one for one in links if one.startswith(assets.ASSETS)}
-    assert {place.path for place in navigation.PLACES} <= links
+    assert {place.path for place in renderer.PLACES} <= links
     lost = [one for one in sorted(links) if not any(it.match(one) for it in patterns)]
     assert lost == []
-    keys = [place.key for place in navigation.PLACES]
+    keys = [place.key for place in renderer.PLACES]
     assert len(set(keys)) == len(keys)
 
 

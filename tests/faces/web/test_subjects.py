@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from operator_protocols.domain.entry import Kind
 from operator_sre.app.subjects import list_subjects
-from operator_sre.faces.web.bars import bar
+from operator_sre.faces.web.pictures import bar
 from tests.faces.web.world import Web
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)

@@ -2,86 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.consent import ConfirmationOption, ProposeOption, YesOption
-from operator_sre.faces.cli.listeners import (
-    CertificateOption,
-    HostsOption,
-    InsecureOption,
-    KeyOption,
-    RateOption,
-    listen,
-)
+from operator_sre.faces.cli.listeners import Serve, listens, option
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 
-if TYPE_CHECKING:
-    from operator_sre.app.listeners import Listener
-    from operator_sre.app.wiring import App
-
 __all__ = ["export_inspect", "register", "report", "viewer"]
 
-DatabaseOption = Annotated[
-    Path | None, typer.Option("--database", help="Read this file instead of eval.db in the home.")
-]
+DATABASE_HELP = "Read this file instead of eval.db in the home."
+DatabaseOption = Annotated[Path | None, typer.Option("--database", help=DATABASE_HELP)]
+
+
+def _load_viewer(context: typer.Context, *, database: Path | None) -> Serve:
+    from operator_evals.viewer.server import serve
+
+    return partial(serve, database=_database(context, database))
+
+
+viewer = listens(
+    _load_viewer,
+    """Serve campaigns and trials to a browser until stopped.
+
+    Requests from other machines need a token as the password; see: operator tokens create --help
+    """,
+    purpose="the evals viewer",
+    at=8450,
+    more=(option("database", Path | None, None, DATABASE_HELP),),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the viewer and the report to `operator eval`."""
     app.command("viewer")(viewer)
     app.command("report")(report)
-
-
-def viewer(
-    context: typer.Context,
-    bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")
-    ] = 8450,
-    database: DatabaseOption = None,
-    tls_cert: CertificateOption = None,
-    tls_key: KeyOption = None,
-    host: HostsOption = None,
-    rate: RateOption = 100,
-    insecure_public: InsecureOption = False,
-    yes: YesOption = False,
-    propose: ProposeOption = False,
-    confirmation: ConfirmationOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Serve campaigns and trials to a browser until stopped.
-
-    Requests from other machines need a token as the password; see: operator tokens create --help
-    """
-    from operator_evals.viewer.server import serve
-    from operator_sre.app.listeners import Listener
-
-    place = _database(context, database)
-
-    def serve_it(
-        home: App, listener: Listener, *, ready: Callable[[str], None]
-    ) -> Coroutine[Any, Any, None]:
-        return serve(home, listener, database=place, ready=ready)
-
-    listener = Listener(
-        bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
-    )
-    listen(
-        context,
-        listener,
-        serve_it,
-        purpose="the evals viewer",
-        yes=yes,
-        propose=propose,
-        given=confirmation,
-        as_json=as_json,
-    )
 
 
 def report(

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, follow, work
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
-    from operator_sre.faces.api.events import Feed
     from operator_sre.faces.servers.connections import BoundedServer
 
 __all__ = ["serve"]
@@ -30,7 +29,7 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}"
         try:
-            await work(server, place, _follow(app.state.feed), ready=lambda: ready(url))
+            await work(server, place, follow(app.state.feed), ready=lambda: ready(url))
         finally:
             await app.state.refusals.flush()
 
@@ -44,11 +43,3 @@ def _server(home: App, listener: Listener) -> tuple[FastAPI, BoundedServer]:
         return app, bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
     except ImportError as error:
         raise MissingExtraError("web", needed_for="The API") from error
-
-
-async def _follow(feed: Feed) -> None:
-    try:
-        await feed.run()
-    finally:
-        # Streams have no end of their own, and serving waits for them.
-        feed.close()

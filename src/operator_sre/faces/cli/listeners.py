@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -24,40 +25,10 @@ if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "CertificateOption",
-    "HostsOption",
-    "InsecureOption",
-    "KeyOption",
-    "RateOption",
-    "Serve",
-    "listen",
-    "listens",
-    "mcp",
-    "say_listening",
-    "serve",
-    "web",
-]
+__all__ = ["Serve", "listens", "mcp", "option", "say_listening", "serve", "web"]
 
 NAME_CHARACTERS_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?", re.IGNORECASE)
-
-CertificateOption = Annotated[
-    Path | None, typer.Option("--tls-cert", help="The TLS certificate, in PEM.")
-]
-KeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", help="The private key of the certificate, in PEM.")
-]
-HostsOption = Annotated[
-    list[str] | None,
-    typer.Option("--host", help="Accept this host name in requests; may be repeated."),
-]
-RateOption = Annotated[
-    int, typer.Option(min=1, max=100_000, help="Requests per second allowed for each token.")
-]
-InsecureOption = Annotated[
-    bool, typer.Option("--insecure-public", help="Listen on a public address without TLS.")
-]
 
 
 class Serve(Protocol):
@@ -68,78 +39,104 @@ class Serve(Protocol):
     ) -> Coroutine[Any, Any, None]: ...
 
 
+def option(
+    name: str, kind: Any, default: object, help_text: str, *words: str, **limits: int
+) -> inspect.Parameter:
+    """An option of a command whose signature is made at run time."""
+    declared = Annotated[kind, typer.Option(*words, help=help_text, **limits)]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=declared, default=default
+    )
+
+
 def listens(
-    load: Callable[[], Serve], sentence: str, *, purpose: str, at: int
-) -> Callable[..., None]:
-    """A verb that listens, with this sentence as its help; `load` brings what it needs to."""
-
-    def run(
-        context: typer.Context,
-        bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-        port: Annotated[
-            int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")
-        ] = at,
-        tls_cert: CertificateOption = None,
-        tls_key: KeyOption = None,
-        host: HostsOption = None,
-        rate: RateOption = 100,
-        insecure_public: InsecureOption = False,
-        yes: YesOption = False,
-        propose: ProposeOption = False,
-        confirmation: ConfirmationOption = "",
-        as_json: JsonOption = False,
-    ) -> None:
-        from operator_sre.app.listeners import Listener
-
-        listener = Listener(
-            bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
-        )
-        listen(
-            context,
-            listener,
-            load(),
-            purpose=purpose,
-            yes=yes,
-            propose=propose,
-            given=confirmation,
-            as_json=as_json,
-        )
-
-    run.__doc__ = sentence
-    return run
-
-
-def listen(
-    context: typer.Context,
-    listener: Listener,
-    serve: Serve,
+    load: Callable[..., Serve | None],
+    sentence: str,
     *,
     purpose: str,
-    yes: bool,
-    propose: bool,
-    given: str,
-    as_json: bool,
-) -> None:
-    """Serve until stopped; beyond this machine only after a person confirmed exactly that."""
-    from operator_sre.app.listeners import exposure_of
+    at: int,
+    rate: int = 100,
+    when: str = "",
+    more: Sequence[inspect.Parameter] = (),
+) -> Callable[..., None]:
+    """A verb that listens, with this sentence as its help.
 
-    _must_be_names(listener.hosts)
-    change = exposure_of(listener, purpose)
-    with open_home(context) as home:
-        cross_boundary(home, change, yes=yes, propose=propose, as_json=as_json, given=given)
-        run_until_stopped(
-            serve(home, listener, ready=lambda url: say_listening([url], as_json=as_json))
+    `load` gets the context and the values of `more` options, and returns the server; None if there
+    is nothing to listen to. `when` precedes the help of the address.
+    """
+    address, port = f"{when}the address to listen on.", f"{when}the port; 0 picks a free one."
+    address, port = address[0].upper() + address[1:], port[0].upper() + port[1:]
+    secure = "The private key of the certificate, in PEM."
+    names = "Accept this host name in requests; may be repeated."
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(
+                "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+            ),
+            *more,
+            option("bind", str, "127.0.0.1", address),
+            option("port", int, at, port, min=0, max=65535),
+            option("tls_cert", Path | None, None, "The TLS certificate, in PEM."),
+            option("tls_key", Path | None, None, secure),
+            option("host", list[str] | None, None, names),
+            option(
+                "rate", int, rate, "Requests per second allowed for each token.", min=1, max=100_000
+            ),
+            option(
+                "insecure_public",
+                bool,
+                False,
+                "Listen on a public address without TLS.",
+                "--insecure-public",
+            ),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+                )
+                for name, kind, default in (
+                    ("yes", YesOption, False),
+                    ("propose", ProposeOption, False),
+                    ("confirmation", ConfirmationOption, ""),
+                    ("as_json", JsonOption, False),
+                )
+            ),
+        ]
+    )
+
+    def run(*words: Any, **options: Any) -> None:
+        bound = signature.bind(*words, **options)
+        bound.apply_defaults()
+        given = bound.arguments
+        context, as_json, hosts = given["context"], given["as_json"], tuple(given["host"] or ())
+        for host in hosts:
+            # Anything but a host name would never match a request.
+            if len(host) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(host):
+                raise UsageError(
+                    f"--host must be a host name, not {host[:NAME_CHARACTERS_MAX]!r}.",
+                    next_step="Give it without scheme, port and path: --host ops.example.com",
+                )
+        server = load(context, **{extra.name: given[extra.name] for extra in more})
+        if server is None:
+            return
+        from operator_sre.app.listeners import Listener, exposure_of
+
+        listener = Listener(
+            *(given["bind"], given["port"], given["tls_cert"], given["tls_key"], hosts),
+            given["rate"],
+            insecure=given["insecure_public"],
         )
-
-
-def _must_be_names(hosts: Sequence[str]) -> None:
-    """UsageError for anything but a host name: it would never match a request."""
-    for host in hosts:
-        if len(host) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(host):
-            raise UsageError(
-                f"--host must be a host name, not {host[:NAME_CHARACTERS_MAX]!r}.",
-                next_step="Give it without scheme, port and path: --host ops.example.com",
+        change = exposure_of(listener, purpose)
+        with open_home(context) as home:
+            answers = {name: given[name] for name in ("yes", "propose", "as_json")}
+            cross_boundary(home, change, **answers, given=given["confirmation"])
+            run_until_stopped(
+                server(home, listener, ready=lambda url: say_listening([url], as_json=as_json))
             )
+
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    run.__doc__ = sentence
+    return run
 
 
 def say_listening(urls: list[str], *, as_json: bool) -> None:
@@ -150,72 +147,43 @@ def say_listening(urls: list[str], *, as_json: bool) -> None:
         print_lines([f"listening on {url}" for url in urls])
 
 
-def _load_api() -> Serve:
+def _load_api(context: typer.Context) -> Serve:
     from operator_sre.faces.api.listener import serve as serve_api
 
     return serve_api
 
 
+def _load_web(context: typer.Context) -> Serve:
+    from operator_sre.faces.web.listener import serve as serve_web
+
+    return serve_web
+
+
+def _load_mcp(context: typer.Context, *, http: bool) -> Serve | None:
+    from operator_sre.faces.mcp.listener import serve_http, serve_pipe
+
+    if http:
+        return serve_http
+    with open_home(context) as home:
+        run_until_stopped(serve_pipe(home))
+    return None
+
+
 serve = listens(
-    _load_api,
-    "Serve the HTTP API until stopped; see docs/api.md.",
-    purpose="the API",
-    at=8440,
+    _load_api, "Serve the HTTP API until stopped; see docs/api.md.", purpose="the API", at=8440
 )
-
-
-def _load_web() -> Serve:
-    from operator_sre.faces.web.listener import serve
-
-    return serve
-
-
 web = listens(
     _load_web,
     "Serve the web console until stopped; see docs/web.md.",
     purpose="the web console",
     at=8442,
 )
-
-
-def mcp(
-    context: typer.Context,
-    http: Annotated[
-        bool, typer.Option("--http", help="Serve over HTTP instead of stdin and stdout.")
-    ] = False,
-    bind: Annotated[str, typer.Option(help="With --http: the address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="With --http: the port; 0 picks a free one.")
-    ] = 8441,
-    tls_cert: CertificateOption = None,
-    tls_key: KeyOption = None,
-    host: HostsOption = None,
-    rate: RateOption = 50,
-    insecure_public: InsecureOption = False,
-    yes: YesOption = False,
-    propose: ProposeOption = False,
-    confirmation: ConfirmationOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Serve MCP to other agents until stopped. They can propose, but never approve."""
-    from operator_sre.faces.mcp.listener import serve_http, serve_pipe
-
-    if not http:
-        with open_home(context) as home:
-            run_until_stopped(serve_pipe(home))
-        return
-    from operator_sre.app.listeners import Listener
-
-    listener = Listener(
-        bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
-    )
-    listen(
-        context,
-        listener,
-        serve_http,
-        purpose="the MCP server",
-        yes=yes,
-        propose=propose,
-        given=confirmation,
-        as_json=as_json,
-    )
+mcp = listens(
+    _load_mcp,
+    "Serve MCP to other agents until stopped. They can propose, but never approve.",
+    purpose="the MCP server",
+    at=8441,
+    rate=50,
+    when="with --http: ",
+    more=(option("http", bool, False, "Serve over HTTP instead of stdin and stdout.", "--http"),),
+)

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from operator_protocols.errors import OperatorError, UsageError
 
@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.faces.servers.connections import BoundedServer
 
-__all__ = ["address_of", "bind_socket", "bounded_server", "work"]
+__all__ = ["address_of", "bind_socket", "bounded_server", "follow", "work"]
 
 BACKLOG = 128
 KEEP_ALIVE_S = 5
 SHUTDOWN_S_MAX = 5
+
+
+class Follower(Protocol):
+    """A follower of the ledger that feeds the streams of a server."""
+
+    async def run(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class _Tls(TypedDict, total=False):
@@ -100,6 +108,14 @@ async def work(
         for task in (start, *others):
             task.cancel()
         await asyncio.gather(*every, return_exceptions=True)
+
+
+async def follow(follower: Follower) -> None:
+    """Run a follower beside a server. Streams have no end of their own, so it ends them."""
+    try:
+        await follower.run()
+    finally:
+        follower.close()
 
 
 def _tls(listener: Listener) -> _Tls:

@@ -21,7 +21,6 @@ from operator_sre.faces.web import (
     assets,
     audit,
     command_output,
-    header,
     history,
     operations,
     overview,
@@ -35,7 +34,7 @@ from operator_sre.faces.web import (
     tickets,
 )
 from operator_sre.faces.web.admission import Admission
-from operator_sre.faces.web.chain_check import Walk
+from operator_sre.faces.web.audit import Walk
 from operator_sre.faces.web.responses import Renderings, problem, problem_of
 from operator_sre.faces.web.sessions import Sessions
 from operator_sre.faces.web.sign_in import ATTEMPTS_BURST, ATTEMPTS_PER_S
@@ -50,12 +49,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Console", "application"]
 
-# Each has a router of its own; what one can go to from everywhere stands in `navigation`.
+# Each has a router of its own; what one can go to from everywhere stands in `PLACES`.
 _MODULES = (
     assets,
     sign_in,
     stream,
-    header,
     overview,
     restraints,
     tickets,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path as FilePath
 from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
@@ -14,23 +16,31 @@ from fastapi import Path, Query, Request, Response
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.token import Role
-from operator_protocols.errors import UsageError
-from operator_sre.app.audit import EntryPages, Filter, export_bundle, export_text, show_entry, tail
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.audit import (
+    EntryPages,
+    Filter,
+    Report,
+    export_bundle,
+    export_text,
+    show_entry,
+    tail,
+    verify_ledger,
+)
 from operator_sre.app.history import search_entries
 from operator_sre.app.story import brief_of, lines_of
 from operator_sre.codec import to_json
-from operator_sre.faces.web.chain_check import Walk
-from operator_sre.faces.web.downloads import download
 from operator_sre.faces.web.pages import SEQ_MAX, pages_of
-from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
+from operator_sre.faces.web.responses import download, home_of, page, part, redirect, session_of
 from operator_sre.faces.web.routes import does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["router"]
+__all__ = ["Walk", "router"]
 
 ENTRIES_MAX = 60
+CLOSE_S_MAX = 10.0
 CHUNK_BYTES = 64 * 1024
 # A longer value is a digest or a document; the page of the entry has all of it.
 FACT_MAX = 60
@@ -51,7 +61,7 @@ Number = Annotated[str, Query(pattern=r"^\d{0,18}$")]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Filters:
     """The filters of the page; they also make the address of the next page."""
 
     q: str = ""
@@ -75,12 +85,67 @@ class _Row:
     quiet: bool = False
 
 
+@dataclass(slots=True)
+class Walk:
+    """A verification: its progress, who started it, and its result.
+
+    One thread writes the progress and others read it; each value is replaced as a whole, so that
+    no lock is needed.
+    """
+
+    by: str = ""
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    checked: int = 0
+    total: int = 0
+    report: Report | None = None
+    problem: str = ""
+    _held: threading.Lock = field(default_factory=threading.Lock)
+    _closing: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a verification runs now."""
+        return self._held.locked()
+
+    def begin(self, home: App, by: str) -> bool:
+        """Start in the background; False if a verification is already running."""
+        if not self._held.acquire(blocking=False):
+            return False
+        self.by, self.began_at, self.ended_at = by, home.clock.now(), None
+        self.checked, self.total, self.report, self.problem = 0, 0, None, ""
+        threading.Thread(target=self._walk, args=(home,), name="walk", daemon=True).start()
+        return True
+
+    def close(self) -> None:
+        """Stop a running verification before the store is closed."""
+        self._closing = True
+        if self._held.acquire(timeout=CLOSE_S_MAX):
+            self._held.release()
+
+    def _walk(self, home: App) -> None:
+        try:
+            newest = tail(home, count=1)
+            self.total = newest[0].seq if newest else 0
+            self.report = verify_ledger(home, progress=self._tell)
+        except OperatorError as error:
+            self.problem = error.message
+        finally:
+            self.ended_at = home.clock.now()
+            self._held.release()
+
+    def _tell(self, seq: int) -> None:
+        self.checked = seq
+        if self._closing:
+            raise OperatorError("The console was stopped.")
+
+
 @shows(router, PLACE)
 async def audit(
     request: Request, q: Text = "", ticket: Number = "", run: Run = "", before: Number = ""
 ) -> Response:
     """Entries, the newest first."""
-    home, filters = home_of(request), _Asked(q, ticket, run, before)
+    home, filters = home_of(request), _Filters(q, ticket, run, before)
     behind = 0
     if q.strip():
         place = int(before) if before else None
@@ -98,7 +163,7 @@ async def audit(
         "rows": [_row(entry) for entry in shown],
         "older": older,
         "behind": behind,
-        "live": filters == _Asked(),
+        "live": filters == _Filters(),
         "kinds": sorted(Kind),
         "styles": list(MEDIA),
         "walk": _walk_of(request),

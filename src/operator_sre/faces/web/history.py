@@ -23,9 +23,8 @@ from operator_sre.app.history import (
     show_output,
     statistics,
 )
-from operator_sre.faces.web.downloads import download
 from operator_sre.faces.web.pages import SEQ_MAX, address, pages_of
-from operator_sre.faces.web.responses import home_of, page, part
+from operator_sre.faces.web.responses import download, home_of, page, part
 from operator_sre.faces.web.routes import router_of, shows
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
+from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, follow, work
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
@@ -21,12 +21,6 @@ __all__ = ["serve"]
 CONNECTIONS_MAX = 512
 
 
-class _Follower(Protocol):
-    async def run(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
     """Serve until cancelled; `ready` receives the address."""
     with bind_socket(listener) as place:
@@ -35,7 +29,7 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}"
         pages, api = console.pages.state, console.api.state
-        following = (_follow(pages.hub), _follow(api.feed))
+        following = (follow(pages.hub), follow(api.feed))
         try:
             await work(server, place, *following, ready=lambda: ready(url))
         finally:
@@ -57,11 +51,3 @@ def _server(home: App, listener: Listener) -> tuple[Console, BoundedServer]:
         return console, bounded_server(console, listener, connections_max=CONNECTIONS_MAX)
     except ImportError as error:
         raise MissingExtraError("web", needed_for="The web console") from error
-
-
-async def _follow(follower: _Follower) -> None:
-    try:
-        await follower.run()
-    finally:
-        # Streams have no end of their own, and serving waits for them.
-        follower.close()

@@ -15,10 +15,10 @@ from operator_sre.app.health import live_tickets, recent_events, show_health, sp
 from operator_sre.app.restraints import show_modes, switch_state
 from operator_sre.app.workers import list_workers
 from operator_sre.faces.web.assets import assets
+from operator_sre.faces.web.pictures import spark
 from operator_sre.faces.web.renderer import templates
-from operator_sre.faces.web.responses import page, part
+from operator_sre.faces.web.responses import page, part, standing_of
 from operator_sre.faces.web.routes import router_of, shows
-from operator_sre.faces.web.sparks import spark
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -32,6 +32,12 @@ APPROVALS_MAX = 10
 WORKERS_MAX = 20
 CHANGES_MAX = 15
 router = router_of()
+
+
+@shows(router, "/parts/standing")
+async def standing(request: Request) -> Response:
+    """The top of a page, when it changes."""
+    return await part(request, "parts/standing.html", standing_of)
 
 
 @shows(router, "/")

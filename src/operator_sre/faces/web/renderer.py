@@ -13,16 +13,32 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from operator_sre.app.extras import has_evals
 from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.drawing import figure, plural, span, visible
 from operator_sre.faces.web.assets import url_of
-from operator_sre.faces.web.navigation import PLACES
+from operator_sre.operations import all_operations
+from operator_sre.operations.operation import Place
 
 if TYPE_CHECKING:
     from operator_sre.faces.web.sessions import Session
 
-__all__ = ["guard", "render", "templates", "when"]
+__all__ = ["PLACES", "guard", "render", "templates", "when"]
 
+# The pages in the navigation, in order; pages of operations follow the history.
+PLACES = (
+    Place("Overview", "/", "o"),
+    Place("Tickets", "/tickets", "t"),
+    Place("Approvals", "/approvals", "a"),
+    Place("Terminal", "/terminal", "r"),
+    Place("History", "/history", "h"),
+    *(operation.place for operation in all_operations() if operation.place),
+    Place("Audit", "/audit", "u"),
+    Place("Policy", "/policy", "p", also="/confirmations/"),
+    Place("Subjects", "/subjects", "s"),
+    *([Place("Evals", "/evals", "e")] if has_evals() else []),
+    Place("Settings", "/settings", "n"),
+)
 FOLDER = Path(__file__).parent / "templates"
 # Placeholders for what belongs to one session, so that sessions can share the rest of a page.
 # They are random, so that no text from outside can contain them.

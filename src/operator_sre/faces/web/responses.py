@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import (
@@ -23,6 +24,9 @@ from operator_protocols.errors import (
     PermitError,
     UsageError,
 )
+from operator_sre.app import confirmations
+from operator_sre.app.approvals import page_of_approvals
+from operator_sre.app.restraints import switch_state
 from operator_sre.faces.web.admission import path_within
 from operator_sre.faces.web.renderer import guard, render
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Facts",
     "Renderings",
+    "download",
     "home_of",
     "hub_of",
     "is_part",
@@ -43,14 +48,18 @@ __all__ = [
     "problem_of",
     "redirect",
     "session_of",
+    "standing_of",
 ]
 
 Facts = Callable[["App"], Mapping[str, Any]]
 # A rendering that is shared is at most so old, also where nothing was written to the ledger.
 FRESH_S = 1.0
+PENDING_MAX = 100
 RENDERINGS_MAX = 256
 RENDERING_CHARACTERS_MAX = 200_000
 HEADER_CHARACTERS_MAX = 600
+NAME_CHARACTERS_MAX = 100
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _STATUSES: tuple[tuple[type[OperatorError], int], ...] = (
     (NotFoundError, 404),
     (ConflictError, 409),
@@ -81,6 +90,17 @@ def hub_of(request: Request) -> Hub:
 def session_of(request: Request) -> Session:
     """The session of the request; every route of the console requires one."""
     return cast("Session", request.scope["session"])
+
+
+def standing_of(home: App) -> Mapping[str, Any]:
+    """The header of every page: the number of pending decisions, and the kill switch."""
+    pending = page_of_approvals(home, pending_only=True, limit=PENDING_MAX)
+    changes = confirmations.page(home, pending_only=True, limit=PENDING_MAX)
+    return {
+        "pending_count": len(pending),
+        "changes_count": len(changes),
+        "switch": switch_state(home),
+    }
 
 
 def is_part(request: Request) -> bool:
@@ -132,6 +152,17 @@ def redirect(request: Request, words: str, *, to: str, bad: bool = False) -> Res
     return Response(status_code=303, headers={"location": to})
 
 
+def download(
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes], name: str, media_type: str
+) -> Response:
+    """A download under this name, as one text or in chunks."""
+    fit = _UNFIT.sub("-", name)[:NAME_CHARACTERS_MAX].strip("-.") or "file"
+    headers = {"content-disposition": f'attachment; filename="{fit}"'}
+    if isinstance(content, bytes):
+        return Response(content, media_type=media_type, headers=headers)
+    return StreamingResponse(content, media_type=media_type, headers=headers)
+
+
 async def problem(request: Request, status: int, words: str, next_step: str = "") -> Response:
     """An error as a page: one sentence and the next step."""
     if is_part(request):
@@ -169,8 +200,6 @@ def _layout(request: Request, session: Session, title: str) -> dict[str, Any]:
 
 
 def _whole(home: App, template: str, facts: Facts, layout: Mapping[str, Any]) -> str:
-    from operator_sre.faces.web.header import standing_of
-
     return render(template, {**layout, **standing_of(home), **facts(home)})
 
 

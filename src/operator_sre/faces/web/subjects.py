@@ -21,8 +21,8 @@ from operator_sre.app.subjects import (
     subject_history,
 )
 from operator_sre.drawing import Chart, Point, Tick, charts
-from operator_sre.faces.web.bars import bar
 from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.pictures import bar
 from operator_sre.faces.web.responses import home_of, page, part, redirect
 from operator_sre.faces.web.routes import does, router_of, shows
 
