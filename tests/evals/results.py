@@ -9,17 +9,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from operator_evals.app.generated import load_generated
 from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
 from operator_evals.database import PUBLISHED
 from operator_evals.score import Share
 
-__all__ = ["DOCUMENTS", "RESULTS", "campaigns", "filled", "tables_in"]
+__all__ = ["AGENT", "DOCUMENTS", "GENERATED", "RESULTS", "campaigns", "filled", "tables_in"]
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "evals" / "results"
+GENERATED = RESULTS / "generated"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "evals.md")
 # A table stands between two such lines, the first of which says what it is made of.
 BLOCK = re.compile(r"(<!-- (\w+) of (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+OUTCOMES = re.compile(r"(<!-- generated faults -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+AGENT = "reasoner"
 
 
 def campaigns() -> dict[str, Path]:
@@ -42,7 +46,34 @@ def filled(text: str) -> str:
             known[name] = analysis_of(RESULTS / f"{name}{PUBLISHED}", None)
         return f"{block[1]}\n{_TABLES[kind](known[name])}\n{block[5]}"
 
+    text = OUTCOMES.sub(lambda block: f"{block[1]}\n{_generated()}\n{block[3]}", text)
     return BLOCK.sub(made, text)
+
+
+def _generated() -> str:
+    """One column for each subject, one line for each outcome of its generated faults."""
+    tallies = [
+        load_generated(path, path.stem, AGENT).tally
+        for path in sorted(GENERATED.glob(f"*{PUBLISHED}"))
+    ]
+    rows = [
+        ("cases", *(str(one.trials) for one in tallies)),
+        ("seeds", *(f"{one.first_seed} to {one.last_seed}" for one in tallies)),
+        ("void", *(str(one.void) for one in tallies)),
+        ("**handled**", *(_counted(one.handled) for one in tallies)),
+    ]
+    for name in tallies[0].outcomes if tallies else ():
+        rows.append((name, *(_counted(one.outcomes[name]) for one in tallies)))
+    rows.append(("component named", *(_counted(one.component_right) for one in tallies)))
+    named = (f"{one.named} of {one.named + one.abstained}" for one in tallies)
+    rows.append(("a cause was named", *named))
+    return _table(("", *(one.subject for one in tallies)), rows)
+
+
+def _counted(share: Share) -> str:
+    if not share.of:
+        return "-"
+    return f"{share.count} of {share.of}: {_percent(share)} ({_interval(share)})"
 
 
 def _summary(found: Analysis) -> str:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app.generated import load_generated
 from operator_evals.app.views import analysis_of, export_campaign, load_campaign
 from operator_evals.campaign import Mind
 from operator_evals.database import PUBLISHED
+from operator_evals.generated.generator import DEVELOPMENT_SEEDS
+from operator_evals.generated.published import read_generated
 from tests.evals import results
 from tests.evals.samples import fill
 
@@ -21,6 +24,19 @@ def test_documents_say_what_the_published_campaigns_say() -> None:
         assert results.filled(text) == text, f"python -m tests.evals.results writes {document.name}"
         shown |= {name for _, name, _ in results.tables_in(text)}
     assert shown == set(known)
+
+
+def test_generated_faults_are_published_with_their_commit() -> None:
+    files = sorted(results.GENERATED.glob(f"*{PUBLISHED}"))
+    assert files
+    for file in files:
+        found = load_generated(file, file.stem, results.AGENT)
+        assert not found.tally.revision.endswith("+"), "it was run from a commit"
+        # Later seeds are for what is finished.
+        assert 0 < found.tally.first_seed <= found.tally.last_seed < DEVELOPMENT_SEEDS
+        assert {trial.machine["revision"] for trial in read_generated(file)} == {
+            found.tally.revision
+        }
 
 
 def test_every_miss_of_a_mind_of_ours_is_explained() -> None:
