@@ -143,9 +143,9 @@ TABLE = {
         ),
         Outcome.USEFUL,
     ),
-    "two writers for a moment": (
+    "two writers until the failover manager demotes one": (
         trial(
-            *(DOWN, look(30.5, 31.5, writers=ALL), look(32.0, 60.0)),
+            *(DOWN, look(30.5, 41.5, writers=ALL), look(42.0, 60.0)),
             state="resolved",
             commands=(changed(29.0),),
         ),

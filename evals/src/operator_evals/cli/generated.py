@@ -68,8 +68,8 @@ def fuzz(
 ) -> None:
     """Break a rig with generated faults, and judge what its clients see.
 
-    A seed gives one to three primitive faults over all that the rig has. Cases are kept: the same
-    command runs only the cases that this revision of the code has not run, and counts all of them.
+    A seed gives one to three primitive faults over everything that the rig has. Results are kept:
+    the same command runs only the cases that are missing at this revision, and counts all of them.
     """
     from operator_evals.app.campaigns import database_path
     from operator_evals.app.generated import Wanted, load_generated

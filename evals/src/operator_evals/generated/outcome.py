@@ -34,8 +34,8 @@ MISSED_S = 10.0
 MOMENT_S = 2.5
 # What holds for so long at the end is how it ended.
 END_S = 4.0
-# Two writers for a moment are a change of the writer.
-ROLES_S = 3.0
+# A failover manager takes ten seconds and more to demote a former primary that comes back.
+ROLES_S = 15.0
 LINES_MAX = 3
 
 
