@@ -119,6 +119,7 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
         *(r"password", r"authenti", r"permission", r"denied", r"not permitted", r"expired"),
         *(r"read.?only", r"recovery", r"promot", r"two primaries", r"removed", r"WRONGPASS"),
         *(r"\bNOAUTH\b", r"\bNOPERM\b", r"role\b", r"member (count|list)", r"learner", r"slot"),
+        *(r"credential", r"user name", r"rejected"),
     ),
     Kind.FILE: (
         *(r"no such file", r"permission denied", r"read-only", r"could not open", r"corrupt"),
@@ -132,6 +133,7 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.LINK: (
         *(r"timed? ?out", r"timeout", r"unreachable", r"no route", r"latency", r"slow(er)?\b"),
         *(r"partition", r"\bcut\b", r"cannot reach", r"did not answer", r"lost", r"delay"),
+        *(r"takes [\d.]+ ?m?s\b",),
     ),
     Kind.LIMIT: (
         *(r"too many open files", r"out of memory", r"cannot allocate", r"limit", r"EMFILE"),
