@@ -1,4 +1,4 @@
-"""`operator eval fuzz`: faults that nobody listed, composed from a seed."""
+"""`operator eval fuzz`: faults on no list, composed from a seed."""
 
 from __future__ import annotations
 
