@@ -20,10 +20,8 @@ from operator_protocols.domain.entry import Kind
 from operator_sre.app import tokens
 from operator_sre.app.persons import acting_refusals
 from operator_sre.app.tokens import Refusals
-from operator_sre.faces.mcp.admission import Admission
 from operator_sre.faces.mcp.server import Desk
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document
-from operator_sre.faces.servers.admission import Refusal
 from tests.contract.samples import approval
 from tests.contract_messages.holding import held_to_schema
 from tests.faces.mcp.asking import GOOD, Heard, ask_everything, client_of
@@ -120,8 +118,6 @@ def test_nobody_else_is_let_in_and_that_is_on_record(place: Place, url: str) -> 
     kinds = {one.kind for one in place.entries()}
     assert {Kind.ACCESS_REFUSED, Kind.LISTENER_OPENED} <= kinds
     assert GOOD
-    assert Refusal(401, "no", "none").wait_s == 0
-    assert Admission.__doc__
 
 
 def test_beyond_this_machine_it_needs_tls_or_to_be_meant(place: Place) -> None:

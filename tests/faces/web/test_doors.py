@@ -22,9 +22,9 @@ from operator_sre.app.hub import Agent, Hub, foreign_agent
 from operator_sre.app.persons import acting_as, myself, signed_in
 from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.codec import from_json, to_json
-from operator_sre.faces.mcp.admission import Admission
+from operator_sre.faces.mcp.admission import McpFace
 from operator_sre.faces.mcp.tools import TOOLS
-from operator_sre.faces.servers.admission import Rates, TokenDesk, names_of
+from operator_sre.faces.servers.admission import Admission, Rates, TokenDesk, names_of
 from tests.contract.clock import NOON
 from tests.every import every
 from tests.faces.web.world import Person, Web
@@ -57,7 +57,7 @@ def _mcp(web: Web, secret: str) -> httpx2.Response:
 
     rates = Rates(1e9, 1e9, web.clock.monotonic)
     desk = TokenDesk(web.app, Audience.MCP, rates, rates)
-    door = Admission(inner, desk, Refusals(web.app), names_of(()))
+    door = Admission(inner, McpFace(desk, names_of(())), Refusals(web.app), names_of(()))
 
     async def ask() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=door)

@@ -6,7 +6,7 @@ import base64
 import binascii
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,82 +28,30 @@ from operator_evals.rendering import (
 from operator_protocols.domain.token import Audience
 from operator_protocols.errors import NotFoundError, OperatorError
 from operator_sre import __version__
-from operator_sre.app.tokens import check, wrong_door
+from operator_sre.app.tokens import Refusals
 from operator_sre.drawing import policy_of
-from operator_sre.faces.servers.admission import Rates, is_ours, names_of
+from operator_sre.faces.servers.admission import (
+    STRANGER_BURST,
+    STRANGER_PER_S,
+    Admission,
+    Rates,
+    Refusal,
+    TokenDesk,
+    names_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
     from operator_sre.app.wiring import App
+    from operator_sre.faces.servers.admission import Admitted
 
-__all__ = ["Admission", "application", "download"]
-
-
-@dataclass(slots=True)
-class Admission:
-    """Stands in front of every page, and says to browsers what they may do with it.
-
-    A `private` viewer wants a token of this home as the password that a browser asks for; which
-    name comes with it means nothing.
-    """
-
-    inner: ASGIApp
-    home: App
-    hosts: frozenset[str]
-    rates: Rates
-    private: bool
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request in, or answer it."""
-        if scope["type"] != "http":
-            await self.inner(scope, receive, send)
-            return
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HARDENED]
-            await send(message)
-
-        await (self._refuse(scope) or self.inner)(scope, receive, sending)
-
-    def _refuse(self, scope: Scope) -> Response | None:
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if not is_ours(headers.get(b"host", ""), self.hosts):
-            return PlainTextResponse("Unknown Host header.\n", 421)
-        source = scope["client"][0] if scope.get("client") else "somebody"
-        if wait_s := self.rates.wait_s(source):
-            words = f"Too many requests. Retry in {wait_s} s.\n"
-            return PlainTextResponse(words, 429, headers={"retry-after": str(wait_s)})
-        if not self.private:
-            return None
-        # A secret is sent as a password, or as a token itself.
-        scheme, _, secret = headers.get(b"authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                pair = base64.b64decode(secret.strip(), validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
-                pair = ""
-            secret = pair.partition(":")[2]
-        elif scheme.lower() == "bearer":
-            secret = secret.strip()
-        else:
-            secret = ""
-        token = check(self.home, secret)
-        why = token.refusal(self.home.clock.now(), Audience.WEB) if token else "unknown"
-        if not why:
-            return None
-        words = "A token is required as the password: operator tokens create NAME --for web\n"
-        if token is not None and why == "audience":
-            words = f"{wrong_door(token, Audience.WEB)}\n"
-        # A browser asks for another password after 401, and shows 403 until it is closed.
-        asking = {"www-authenticate": 'Basic realm="operator", charset="UTF-8"'}
-        return PlainTextResponse(words, 401, headers=asking)
+__all__ = ["ViewerFace", "application", "download"]
 
 
-_HARDENED: list[tuple[bytes, bytes]] = [
+_HARDENED: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -114,14 +62,59 @@ _HARDENED: list[tuple[bytes, bytes]] = [
         b"content-security-policy",
         f"{policy_of(STYLE)}; frame-ancestors 'none'; sandbox allow-downloads".encode(),
     ),
-]
+)
+log = logging.getLogger("operator_evals.viewer")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewerFace:
+    """Everybody may look, or with a `desk` who has a token of this home.
+
+    A browser asks for it as a password; the name that comes with it means nothing.
+    """
+
+    rates: Rates
+    desk: TokenDesk | None
+    log: logging.Logger = log
+    hardening: Sequence[tuple[bytes, bytes]] = _HARDENED
+    names_secrets: bool = False  # trials have keys
+
+    def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
+        """The token that was sent as a password, or as itself."""
+        slowed = self.rates.refusal(source, "")
+        if slowed or self.desk is None:
+            return slowed
+        authorization = headers.get("authorization", "")
+        scheme, _, secret = authorization.partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                pair = base64.b64decode(secret.strip(), validate=True).decode("utf-8")
+            except (binascii.Error, UnicodeDecodeError):
+                pair = ""
+            authorization = f"Bearer {pair.partition(':')[2]}"
+        return self.desk.admit(authorization, source)
+
+    def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        """A sentence; a browser asks for another token after 401, and not after 403."""
+        text, status, headers = refusal.message, refusal.status, {}
+        if status in (401, 403):
+            if status == 401:
+                text = "A token is required as the password: operator tokens create NAME --for web"
+            status = 401
+            headers = {"www-authenticate": 'Basic realm="operator", charset="UTF-8"'}
+        if refusal.wait_s:
+            headers = {"retry-after": str(refusal.wait_s)}
+        return PlainTextResponse(f"{text}\n", status, headers=headers)
+
+    def note(self, scope: Scope, status: int, took_s: float) -> bool:
+        """Log every request."""
+        return True
 
 
 CHUNK_BYTES = 64 * 1024
 NAME_CHARACTERS_MAX = 100
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 PLACES = Served()
-log = logging.getLogger(__name__)
 
 
 def application(
@@ -157,12 +150,18 @@ def application(
         app.add_api_route(path, answer, methods=["GET", "HEAD"], response_model=None)
     for kind in (HTTPException, OperatorError, Exception):
         app.add_exception_handler(kind, _answer_error)
+    now = home.clock.monotonic
+    desk = TokenDesk(
+        home,
+        Audience.WEB,
+        tokens=Rates(rate, 2 * rate, now),
+        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
+    )
     app.add_middleware(
         cast("Any", Admission),
-        home=home,
+        face=ViewerFace(Rates(rate, 2 * rate, now), desk if private else None),
+        refusals=Refusals(home),
         hosts=names_of(hosts),
-        rates=Rates(rate, 2 * rate, home.clock.monotonic),
-        private=private,
     )
     return app
 

@@ -1,45 +1,34 @@
-"""Admission of API requests, before any route sees them; request counts and the access log."""
+"""The API as a face of admission: tokens, error documents and request counts."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Token
-from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.faces.api.response import problem, refuse
-from operator_sre.faces.servers.admission import (
-    SECRET,
-    UNKNOWN_HOST,
-    Rates,
-    Refusal,
-    TokenDesk,
-    has_secret,
-    is_ours,
-    source_of,
-)
-from operator_sre.faces.terminal_text import clean
+from operator_sre.faces.servers.admission import Refusal, TokenDesk
 
 if TYPE_CHECKING:
     from fastapi import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
-__all__ = ["OPEN_PATH", "Admission", "Counts"]
+    from operator_sre.faces.servers.admission import Admitted
+
+
+__all__ = ["OPEN_PATH", "ApiFace", "Counts"]
 
 OPEN_PATH = "/healthz"
-PATH_MAX = 200
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_HARDENED: list[tuple[bytes, bytes]] = [
+_HARDENED: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-]
+)
 # What a program does about a refusal, by status.
 _ACTIONS = {
     400: NextAction.SET_SECRET,
@@ -86,73 +75,29 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Admission:
-    """Middleware before every route. A refused request never reaches one."""
+class ApiFace:
+    """Callers of the API have a token; whether the server lives is open to everybody."""
 
-    inner: ASGIApp
     desk: TokenDesk
-    refusals: Refusals
     counts: Counts
-    hosts: frozenset[str]
-    strangers: Rates
+    log: logging.Logger = log
+    hardening: Sequence[tuple[bytes, bytes]] = _HARDENED
+    names_secrets: bool = True
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit one request, or answer it."""
-        if scope["type"] != "http":
-            await self.inner(scope, receive, send)
-            return
-        began, status = time.monotonic(), 0
-        scope["source"] = source_of(scope)
+    def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
+        """The token of the request."""
+        if scope["path"] == OPEN_PATH:
+            return self.desk.strangers.refusal(source, "")
+        return self.desk.admit(headers.get("authorization", ""), source)
 
-        async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HARDENED]
-            await send(message)
+    def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        """The error document."""
+        return problem(refusal.error) if refusal.error else _answer(refusal)
 
-        try:
-            response = await self._admit(scope)
-            await (response or self.inner)(scope, receive, sending)
-        finally:
-            took_s = time.monotonic() - began
-            self.counts.take(status, took_s)
-            token: Token | None = scope.get("token")
-            # A query may hold anything, so only the path is logged.
-            log.info(
-                "%s %s %s %d %.1f ms by %s",
-                scope["source"],
-                scope["method"],
-                clean(SECRET.sub(f"{PREFIX}...", str(scope["path"]))[:PATH_MAX]),
-                status,
-                took_s * 1000,
-                clean(f"{token.id} ({token.created_by})" if token else "nobody"),
-            )
-
-    async def _admit(self, scope: Scope) -> Response | None:
-        """The answer to a request that is not admitted; None if it is."""
-        wanted, source = (b"host", b"authorization"), scope["source"]
-        given: list[tuple[bytes, bytes]] = scope["headers"]
-        headers = {name.decode(): text.decode("latin-1") for name, text in given if name in wanted}
-        admitted: Token | Refusal | None
-        if not is_ours(headers.get("host", ""), self.hosts):
-            admitted = Refusal(421, UNKNOWN_HOST, "host")
-        elif scope["path"] == OPEN_PATH:
-            slowed = self.strangers.refusal(source)
-            return _answer(slowed) if slowed else None
-        elif has_secret(scope):
-            message = "The URL contains a secret. Revoke it, and send a token in a header instead."
-            admitted = Refusal(400, message, "secret in the address")
-        else:
-            try:
-                admitted = self.desk.admit(headers.get("authorization", ""), source)
-            except OperatorError as error:
-                return problem(error)
-        if isinstance(admitted, Refusal):
-            await self.refusals.record_refusal(source, admitted.reason, token=admitted.token)
-            return _answer(admitted)
-        scope["token"] = admitted
-        return None
+    def note(self, scope: Scope, status: int, took_s: float) -> bool:
+        """Count the request."""
+        self.counts.take(status, took_s)
+        return True
 
 
 def _answer(refusal: Refusal) -> Response:

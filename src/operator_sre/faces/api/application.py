@@ -22,7 +22,7 @@ from operator_sre.faces.api import (
     events,
     methods,
 )
-from operator_sre.faces.api.admission import OPEN_PATH, Admission, Counts
+from operator_sre.faces.api.admission import OPEN_PATH, ApiFace, Counts
 from operator_sre.faces.api.operations import router_of
 from operator_sre.faces.api.response import answer, problem, refuse
 from operator_sre.faces.api.routes import Door, opens
@@ -30,6 +30,7 @@ from operator_sre.faces.api.schema import document_of
 from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
+    Admission,
     Rates,
     TokenDesk,
     names_of,
@@ -91,13 +92,12 @@ def application(
     state.scraped = Scraped(Meter(home, lambda: ()))
     now = home.clock.monotonic
     strangers = Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now)
+    desk = TokenDesk(home, Audience.API, tokens=Rates(rate, 2 * rate, now), strangers=strangers)
     app.add_middleware(
         cast("Any", Admission),
-        desk=TokenDesk(home, Audience.API, tokens=Rates(rate, 2 * rate, now), strangers=strangers),
+        face=ApiFace(desk, counts),
         refusals=refusals,
-        counts=counts,
         hosts=names_of(hosts),
-        strangers=strangers,
     )
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
     return app

@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.token import Audience, Reply, Role, Token
 from operator_protocols.errors import OperatorError
-from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import role_in_force
 from operator_sre.faces.api.response import JSON, Refused, problem, refuse
+from operator_sre.faces.servers.admission import Caller
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -174,15 +174,12 @@ class Door(APIRoute):
             held = token.role
             if role is not Role.VIEWER:
                 held = await ask(home_of(request), role_in_force, token)
-            if not held.may(role):
-                await request.app.state.refusals.record_refusal(
-                    request.scope["source"], "role", token=token.id
-                )
-                message = f"This needs the role {role}; the token has the role {held}."
+            state = request.app.state
+            caller = Caller(token, held, request.scope["source"], Audience.API, state.refusals)
+            if message := await caller.lacks(role):
                 denied = ErrorCategory.POLICY_DENIED
                 return refuse(403, message, category=denied, action=NextAction.ASK_USER)
-            refusals = request.app.state.refusals
-            with acting_as(token.created_by, role=held.value, refusals=refusals, door=Audience.API):
+            with caller.acting():
                 try:
                     _must_be_known(request, known)
                     if not posts:

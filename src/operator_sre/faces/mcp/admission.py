@@ -1,87 +1,71 @@
-"""Admission of MCP requests by the network: Host and Origin headers, path, token and rate."""
+"""MCP over HTTP as a face of admission: origins, its path, tokens, and errors in its protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from operator_protocols.errors import OperatorError
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.servers.admission import (
-    UNKNOWN_HOST,
-    Refusal,
-    TokenDesk,
-    has_secret,
-    is_ours,
-    source_of,
-)
+from operator_sre.faces.servers.admission import Refusal, TokenDesk, is_ours
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.token import Token
-    from operator_sre.app.tokens import Refusals
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Admission"]
+    from operator_sre.faces.servers.admission import Admitted
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+__all__ = ["PATH", "McpFace"]
+
 PATH = "/mcp"
+log = logging.getLogger("operator_sre.mcp")
+_HARDENING = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Stands before the protocol. A refused request never reaches it."""
+class McpFace:
+    """Callers of MCP have a token of their own, and are no pages of other sites."""
 
-    inner: Application
     desk: TokenDesk
-    refusals: Refusals
     hosts: frozenset[str]
+    log: logging.Logger = log
+    hardening: Sequence[tuple[bytes, bytes]] = _HARDENING
+    names_secrets: bool = True
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit one request, or answer it."""
-        if scope["type"] != "http":
-            await self.inner(scope, receive, send)
-            return
-        source = source_of(scope)
-        try:
-            admitted = self._admit(scope, source)
-        except OperatorError:
-            admitted = Refusal(503, "The store is not available. Retry in 1 s.", "store", 1)
-        if not isinstance(admitted, Refusal):
-            scope["token"] = admitted
-            await self.inner(scope, receive, send)
-            return
-        await self.refusals.record_refusal(source, admitted.reason, token=admitted.token)
-        error = {"code": -32600, "message": admitted.message}
-        body = msgspec.json.encode(
-            {"jsonrpc": "2.0", "id": None, "error": error, "schema_version": SCHEMA_VERSION}
-        )
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        if admitted.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if admitted.wait_s:
-            headers.append((b"retry-after", str(admitted.wait_s).encode()))
-        await send({"type": "http.response.start", "status": admitted.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    def _admit(self, scope: Scope, source: str) -> Token | Refusal:
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if not is_ours(headers.get(b"host", ""), self.hosts):
-            return Refusal(421, UNKNOWN_HOST, "host")
+    def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
+        """The token of the request."""
         # A page of another site can make a browser send requests here.
-        origin = headers.get(b"origin", "")
+        origin = headers.get("origin", "")
         site = origin.partition("://")[2].partition("/")[0]
         if origin and not is_ours(site, self.hosts):
             return Refusal(403, f"Origin {origin[:200]!r} is not allowed.", "origin")
         if scope["path"] != PATH:
             return Refusal(404, f"Not found. The MCP endpoint is {PATH}.", "path")
-        if has_secret(scope):
-            message = "The URL contains a secret. Revoke it, and send a token in a header instead."
-            return Refusal(400, message, "secret in the address")
-        return self.desk.admit(headers.get(b"authorization", ""), source)
+        return self.desk.admit(headers.get("authorization", ""), source)
+
+    def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        """An error of the protocol."""
+        error = {"code": -32600, "message": refusal.message}
+        body = msgspec.json.encode(
+            {"jsonrpc": "2.0", "id": None, "error": error, "schema_version": SCHEMA_VERSION}
+        )
+        headers = [(b"content-type", b"application/json")]
+        headers.append((b"content-length", str(len(body)).encode()))
+        if refusal.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if refusal.wait_s:
+            headers.append((b"retry-after", str(refusal.wait_s).encode()))
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+
+        return respond
+
+    def note(self, scope: Scope, status: int, took_s: float) -> bool:
+        """Log every request."""
+        return True

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from operator_protocols.domain.token import Audience
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import Refusals, record_listener
-from operator_sre.faces.mcp.admission import PATH, Admission
+from operator_sre.faces.mcp.admission import PATH, McpFace
 from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
+    Admission,
     Rates,
     TokenDesk,
     names_of,
@@ -141,15 +142,12 @@ def _server(desk: Desk, listener: Listener) -> BoundedServer:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     now = desk.home.clock.monotonic
-    app = Admission(
-        inner=cast("Any", inner),
-        desk=TokenDesk(
-            desk.home,
-            Audience.MCP,
-            tokens=Rates(listener.rate, 2 * listener.rate, now),
-            strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
-        ),
-        refusals=desk.refusals,
-        hosts=names_of((listener.bind, *listener.hosts)),
+    hosts = names_of((listener.bind, *listener.hosts))
+    tokens = TokenDesk(
+        desk.home,
+        Audience.MCP,
+        tokens=Rates(listener.rate, 2 * listener.rate, now),
+        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
     )
+    app = Admission(cast("Any", inner), McpFace(tokens, hosts), desk.refusals, hosts)
     return bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")

@@ -21,12 +21,12 @@ from operator_protocols.errors import AuthorityError, OperatorError
 from operator_sre import __version__
 from operator_sre.app.hub import foreign_agent
 from operator_sre.app.marks import TOO_LONG, Marks
-from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import role_in_force
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.mcp import schemas
 from operator_sre.faces.mcp.schemas import output_schema
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, Tool, read_resource
+from operator_sre.faces.servers.admission import Caller
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -148,16 +148,14 @@ class Desk:
             return
         token: Token = request.scope["token"]
         held = await asyncio.to_thread(role_in_force, self.home, token)
-        if not held.may(role):
-            source = request.client.host if request.client else "somebody"
-            await self.refusals.record_refusal(source, "role", token=token.id)
+        source = request.client.host if request.client else "somebody"
+        caller = Caller(token, held, source, Audience.MCP, self.refusals)
+        if message := await caller.lacks(role):
             raise AuthorityError(
-                f"This needs the role {role}; the token has the role {held}.",
+                message,
                 next_step="Ask a person to create a token: operator tokens create NAME --for mcp.",
             )
-        with acting_as(
-            token.created_by, role=held.value, refusals=self.refusals, door=Audience.MCP
-        ):
+        with caller.acting():
             yield Asking(self.home, foreign_agent(name))
 
     def _answer(self, document: Document) -> types.CallToolResult:

@@ -1,23 +1,33 @@
-"""Admission of requests from the network: Host header, secrets in URLs, tokens and rates.
+"""Admission of requests from the network: one middleware in front of every server.
 
-The API and MCP admit by token and the web console by session; the checks here are the same.
+It checks the Host header and the URL, has the face authenticate the caller, records refusals,
+hardens answers and writes the access log. A token authenticates a caller, or a session that began
+with one.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
-from operator_sre.app.tokens import PREFIX, check, wrong_door
+from operator_protocols.errors import OperatorError
+from operator_sre.app.persons import acting_as
+from operator_sre.app.tokens import PREFIX, Refusals, check, wrong_door
+from operator_sre.faces.terminal_text import clean
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.token import Audience, Token
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from operator_protocols.domain.token import Audience, Role, Token
     from operator_sre.app.wiring import App
 
 __all__ = [
@@ -25,6 +35,10 @@ __all__ = [
     "STRANGER_BURST",
     "STRANGER_PER_S",
     "UNKNOWN_HOST",
+    "Admission",
+    "Admitted",
+    "Caller",
+    "Face",
     "Rates",
     "Refusal",
     "TokenDesk",
@@ -35,6 +49,7 @@ __all__ = [
 ]
 
 NAMES_MAX = 10_000
+PATH_MAX = 200
 # Requests without a token are few, and must not keep the server busy.
 STRANGER_PER_S = 5.0
 STRANGER_BURST = 20.0
@@ -49,13 +64,17 @@ _EXPLAINED = {"expired": "The token has expired.", "revoked": "The token was rev
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not admitted: the HTTP status, a sentence, and the reason in the ledger."""
+    """Why a request is not admitted: the HTTP status, a sentence, and the reason in the ledger.
+
+    Without a reason it is not recorded. `error` is what failed when the store could not be asked.
+    """
 
     status: int
     message: str
     reason: str
     wait_s: int = 0
     token: str = ""
+    error: OperatorError | None = None
 
 
 def names_of(hosts: Iterable[str]) -> frozenset[str]:
@@ -81,11 +100,16 @@ def source_of(scope: MutableMapping[str, Any]) -> str:
     return str(scope["client"][0]) if scope.get("client") else "somebody"
 
 
-def has_secret(scope: MutableMapping[str, Any]) -> bool:
-    """Whether a URL holds a secret, which logs and proxies on the way would keep."""
+def has_secret(scope: MutableMapping[str, Any], *, by_name: bool = True) -> bool:
+    """Whether a URL holds a secret, which logs and proxies on the way would keep.
+
+    With `by_name`, parameters such as `key` and `token` hold secrets, whatever their values are.
+    """
     query: bytes = scope["query_string"]
     if SECRET.search(scope["path"]) or PREFIX.encode() in query:
         return True
+    if not by_name:
+        return False
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
     return any(name.lower() in _SECRET_NAMES for name, _ in pairs)
 
@@ -143,3 +167,134 @@ class TokenDesk:
             return Refusal(403, wrong_door(token, self.audience), reason, token=name)
         needed = "A token is required. Send the header Authorization: Bearer SECRET."
         return Refusal(401, _EXPLAINED.get(reason, needed), reason, token=name)
+
+
+# The token of a caller, why it is refused, or None for what is open to everybody.
+Admitted: TypeAlias = "Token | Refusal | None"
+
+
+class Face(Protocol):
+    """What a server adds to admission: its ways to authenticate, and the form of its answers."""
+
+    @property
+    def log(self) -> logging.Logger:
+        """Where requests are logged."""
+        ...
+
+    @property
+    def hardening(self) -> Sequence[tuple[bytes, bytes]]:
+        """Headers that every answer has, unless it sets them itself."""
+        ...
+
+    @property
+    def names_secrets(self) -> bool:
+        """Whether parameters of a URL with names such as `key` are refused."""
+        ...
+
+    def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
+        """Authenticate the caller."""
+        ...
+
+    def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        """The answer to a refused request."""
+        ...
+
+    def note(self, scope: Scope, status: int, took_s: float) -> bool:
+        """Take note of an answered request; whether it belongs into the access log."""
+        ...
+
+
+@dataclass(slots=True)
+class Admission:
+    """Middleware in front of a face. A refused request never reaches it."""
+
+    inner: ASGIApp
+    face: Face
+    refusals: Refusals
+    hosts: frozenset[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit one request, or answer it."""
+        if scope["type"] != "http":
+            await self.inner(scope, receive, send)
+            return
+        began, status, source = time.monotonic(), 0, source_of(scope)
+        scope["source"] = source
+
+        async def send_hardened(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = list(message.get("headers", ()))
+                given = {name.lower() for name, _ in headers}
+                more = [header for header in self.face.hardening if header[0] not in given]
+                message["headers"] = [*headers, *more]
+            await send(message)
+
+        try:
+            refusal = self._admit(scope, source)
+            if refusal is None:
+                await self.inner(scope, receive, send_hardened)
+                return
+            if refusal.reason:
+                await self.refusals.record_refusal(source, refusal.reason, token=refusal.token)
+            await self.face.answer(scope, refusal)(scope, receive, send_hardened)
+        finally:
+            took_s = time.monotonic() - began
+            if self.face.note(scope, status, took_s):
+                token: Token | None = scope.get("token")
+                # A query may hold anything, so only the path is logged.
+                self.face.log.info(
+                    "%s %s %s %d %.1f ms by %s",
+                    source,
+                    scope["method"],
+                    clean(SECRET.sub(f"{PREFIX}...", str(scope["path"]))[:PATH_MAX]),
+                    status,
+                    took_s * 1000,
+                    clean(f"{token.id} ({token.created_by})" if token else "nobody"),
+                )
+
+    def _admit(self, scope: Scope, source: str) -> Refusal | None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
+        if not is_ours(headers.get("host", ""), self.hosts):
+            return Refusal(421, UNKNOWN_HOST, "host")
+        if has_secret(scope, by_name=self.face.names_secrets):
+            message = "The URL contains a secret. Revoke it, and send a token in a header instead."
+            return Refusal(400, message, "secret in the address")
+        try:
+            admitted = self.face.admit(scope, headers, source)
+        except OperatorError as error:
+            return Refusal(
+                503, "The store is not available. Retry in 1 s.", "store", 1, error=error
+            )
+        if isinstance(admitted, Refusal):
+            return admitted
+        if admitted is not None:
+            scope["token"] = admitted
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a token with its present role, where the request comes from and came in."""
+
+    token: Token
+    role: Role
+    source: str
+    door: Audience
+    refusals: Refusals
+
+    async def lacks(self, role: Role) -> str:
+        """Why the role of the caller is not enough, which is recorded; "" when it is."""
+        if self.role.may(role):
+            return ""
+        await self.refusals.record_refusal(self.source, "role", token=self.token.id)
+        return f"This needs the role {role}; the token has the role {self.role}."
+
+    def acting(self) -> AbstractContextManager[None]:
+        """For the length of a `with`, everything is in the name of the owner of the token."""
+        person, role = self.token.created_by, self.role.value
+        return acting_as(person, role=role, refusals=self.refusals, door=self.door)

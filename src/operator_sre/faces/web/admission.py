@@ -1,9 +1,9 @@
-"""Admission of console requests: Host header, origin, rate and session; security headers."""
+"""The web console as a face of admission: sessions, origins of forms, pages for strangers."""
 
 from __future__ import annotations
 
 import logging
-import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
@@ -12,23 +12,20 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import PREFIX, Refusals
-from operator_sre.faces.servers.admission import UNKNOWN_HOST, Rates, is_ours, source_of
-from operator_sre.faces.terminal_text import clean
+from operator_sre.faces.servers.admission import Rates, Refusal
 from operator_sre.faces.web.assets import ASSETS
 from operator_sre.faces.web.renderer import render
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Scope
 
+    from operator_sre.faces.servers.admission import Admitted
     from operator_sre.faces.web.sessions import Session, Sessions
 
-__all__ = ["CSP", "SIGN_IN", "Admission", "cookie_name", "path_within"]
+__all__ = ["CSP", "SIGN_IN", "WebFace", "cookie_name", "path_within"]
 
 SIGN_IN = "/sign-in"
 PATH_MAX = 2000
-LOGGED_MAX = 200
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,6 +33,18 @@ CSP = (
 # Requests that an open page makes by itself; they do not keep a session alive.
 _BY_ITSELF = ("/parts/", "/stream")
 log = logging.getLogger("operator_sre.web")
+_HARDENED: tuple[tuple[bytes, bytes], ...] = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    # Not `no-referrer`: with it a browser omits the origin of our own forms.
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", CSP.encode()),
+)
+_ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 def cookie_name(host: str = "", *, tls: bool) -> str:
@@ -56,64 +65,48 @@ def path_within(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Admission:
-    """Middleware before every page. A refused request never reaches one."""
+class WebFace:
+    """Callers of the console have a session, which began with a token."""
 
-    inner: ASGIApp
     sessions: Sessions
-    refusals: Refusals
-    hosts: frozenset[str]
     known: Rates
     strangers: Rates
     fetches: Rates
     tls: bool
+    log: logging.Logger = log
+    names_secrets: bool = False  # a campaign has trials with keys
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit one request, or answer it."""
-        if scope["type"] != "http":
-            await self.inner(scope, receive, send)
-            return
-        began, status = time.monotonic(), 0
-        scope["source"] = source_of(scope)
+    @property
+    def hardening(self) -> Sequence[tuple[bytes, bytes]]:
+        """What browsers may do with a page."""
+        return (*_HARDENED, _ONLY_TLS) if self.tls else _HARDENED
 
-        async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *self._harden(message)]
-            await send(message)
-
-        try:
-            response = await self._admit(Request(scope))
-            await (response or self.inner)(scope, receive, sending)
-        finally:
-            _log(scope, status, time.monotonic() - began)
-
-    async def _admit(self, request: Request) -> Response | None:
-        """The answer to a request that is not admitted; None if it is."""
-        scope, source, path = request.scope, request.scope["source"], request.url.path
-        if not is_ours(request.headers.get("host", ""), self.hosts):
-            await self.refusals.record_refusal(source, "host")
-            return PlainTextResponse(f"{UNKNOWN_HOST}\n", 421)
-        if PREFIX.encode() in request.scope["query_string"] or PREFIX in path:
-            await self.refusals.record_refusal(source, "secret in the address")
-            message = "The URL contains a secret. Revoke that token.\n"
-            return PlainTextResponse(message, 400)
-        if path.startswith(f"{ASSETS}/"):
-            return _slow_down(self.fetches, source)
+    def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
+        """The token of the session of the request, which goes to its route."""
+        request = Request(scope)
+        if request.url.path.startswith(f"{ASSETS}/"):
+            return self.fetches.refusal(source, "")
         if request.method not in ("GET", "HEAD") and not _from_here(request, tls=self.tls):
-            await self.refusals.record_refusal(source, "cross-site")
-            return PlainTextResponse("The form was sent by another site.\n", 403)
-        try:
-            session = self._session(request)
-        except OperatorError as error:
-            return PlainTextResponse(f"{error}\n", 503, headers={"retry-after": "1"})
+            return Refusal(403, "The form was sent by another site.", "cross-site")
+        session = self._session(request)
         if session is not None:
             scope["session"] = session
-            return _slow_down(self.known, session.id)
-        if slowed := _slow_down(self.strangers, source):
+            return self.known.refusal(session.id, "") or session.token
+        if slowed := self.strangers.refusal(source, ""):
             return slowed
-        return None if path == SIGN_IN else await self._stranger(request)
+        return None if request.url.path == SIGN_IN else Refusal(401, "Sign in first.", "")
+
+    def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
+        """A sentence, or the way to the sign-in page."""
+        if refusal.status == 401:
+            return self._stranger(Request(scope))
+        text = str(refusal.error) if refusal.error else refusal.message
+        headers = {"retry-after": str(refusal.wait_s)} if refusal.wait_s else {}
+        return PlainTextResponse(f"{text}\n", refusal.status, headers=headers)
+
+    def note(self, scope: Scope, status: int, took_s: float) -> bool:
+        """Log everything but assets: a page has a dozen of them."""
+        return status >= 400 or not scope["path"].startswith(f"{ASSETS}/")
 
     def _session(self, request: Request) -> Session | None:
         name = cookie_name(request.headers.get("host", ""), tls=self.tls)
@@ -121,7 +114,7 @@ class Admission:
         by_itself = request.url.path.startswith(_BY_ITSELF)
         return self.sessions.of(secret, touch=not by_itself)
 
-    async def _stranger(self, request: Request) -> Response:
+    def _stranger(self, request: Request) -> Response:
         """Redirect to the sign-in page, which leads back to the page that was requested."""
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         wanted = path_within(wanted) if request.method == "GET" else "/"
@@ -134,13 +127,6 @@ class Admission:
             # reloads from the console itself, and then the cookie is sent.
             return HTMLResponse(render("bounce.html", {"place": wanted, "title": "Operator"}))
         return RedirectResponse(place, 303)
-
-    def _harden(self, message: Message) -> list[tuple[bytes, bytes]]:
-        given = {name.lower() for name, _ in message.get("headers", ())}
-        more = list(_HARDENED)
-        if self.tls:
-            more.append((b"strict-transport-security", b"max-age=31536000"))
-        return [header for header in more if header[0] not in given]
 
 
 def _from_here(request: Request, *, tls: bool) -> bool:
@@ -164,39 +150,3 @@ def _cookie(header: str, name: str) -> str:
     except CookieError:
         return ""
     return found.value if found is not None else ""
-
-
-def _slow_down(rates: Rates, name: str) -> Response | None:
-    if (refusal := rates.refusal(name)) is None:
-        return None
-    headers = {"retry-after": str(refusal.wait_s)}
-    return PlainTextResponse(f"{refusal.message}\n", refusal.status, headers=headers)
-
-
-_HARDENED: list[tuple[bytes, bytes]] = [
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    # Not `no-referrer`: with it a browser omits the origin of our own forms.
-    (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
-    (b"x-frame-options", b"DENY"),
-    (b"content-security-policy", CSP.encode()),
-]
-
-
-def _log(scope: Scope, status: int, took_s: float) -> None:
-    if status < 400 and scope["path"].startswith(f"{ASSETS}/"):
-        return  # a dozen for each page
-    session: Session | None = scope.get("session")
-    who = f"{session.token.id} ({session.who})" if session else "nobody"
-    log.info(
-        "%s %s %s %d %.1f ms by %s",
-        scope["source"],
-        scope["method"],
-        clean(str(scope["path"])[:LOGGED_MAX]),
-        status,
-        took_s * 1000,
-        clean(who),
-    )

@@ -15,7 +15,7 @@ from operator_sre.app.commands import Jobs
 from operator_sre.app.extras import has_evals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.api.application import application as api_of
-from operator_sre.faces.servers.admission import Rates, names_of
+from operator_sre.faces.servers.admission import Admission, Rates, names_of
 from operator_sre.faces.web import (
     approvals,
     assets,
@@ -33,7 +33,7 @@ from operator_sre.faces.web import (
     terminal,
     tickets,
 )
-from operator_sre.faces.web.admission import Admission
+from operator_sre.faces.web.admission import WebFace
 from operator_sre.faces.web.audit import Walk
 from operator_sre.faces.web.responses import Renderings, problem, problem_of
 from operator_sre.faces.web.sessions import Sessions
@@ -122,13 +122,15 @@ def application(
     state.attempts = Rates(ATTEMPTS_PER_S, ATTEMPTS_BURST, now)
     pages.add_middleware(
         cast("Any", Admission),
-        sessions=sessions,
+        face=WebFace(
+            sessions,
+            known=Rates(rate, 2 * rate, now),
+            strangers=Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now),
+            fetches=Rates(FETCHES_PER_S, FETCHES_BURST, now),
+            tls=tls,
+        ),
         refusals=refusals,
         hosts=names_of(names),
-        known=Rates(rate, 2 * rate, now),
-        strangers=Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now),
-        fetches=Rates(FETCHES_PER_S, FETCHES_BURST, now),
-        tls=tls,
     )
     return Console(pages, api_of(home, hosts=names, rate=rate))
 

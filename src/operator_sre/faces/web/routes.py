@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from operator_protocols.domain.token import Audience, Role
 from operator_protocols.errors import OperatorError
-from operator_sre.app.persons import acting_as
+from operator_sre.faces.servers.admission import Caller
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.responses import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.sessions import Session
@@ -78,10 +78,7 @@ class Door(APIRoute):
 
         async def serve(request: Request) -> Response:
             session: Session = request.scope["session"]
-            refusals = request.app.state.refusals
-            with acting_as(
-                session.who, role=session.role.value, refusals=refusals, door=Audience.WEB
-            ):
+            with _caller(request, session).acting():
                 try:
                     response = await _refuse(request, session, role, posts=posts, once=once)
                     if response is None:
@@ -116,11 +113,15 @@ async def _refuse(
         return await problem(
             request, 403, "Your token has expired or was revoked.", "Sign in with another."
         )
-    if not session.role.may(role):
-        await _tell(request, session, "role")
-        message = f"This needs the role {role}; your token has the role {session.role}."
+    if message := await _caller(request, session).lacks(role):
         return await problem(request, 403, message, f"Ask a person with the role {role}.")
     return None
+
+
+def _caller(request: Request, session: Session) -> Caller:
+    """The caller of a request; the role of a session changes when it is renewed."""
+    refusals = request.app.state.refusals
+    return Caller(session.token, session.role, request.scope["source"], Audience.WEB, refusals)
 
 
 async def _find_flaw(request: Request, session: Session, *, once: bool) -> str:
