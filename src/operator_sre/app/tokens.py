@@ -190,12 +190,15 @@ class Refusals:
     async def flush(self, now: float | None = None) -> None:
         """Record the counts of sources whose minute has ended; without a time, of all."""
         over = [
-            name
+            (name, source)
             for name, source in self._sources.items()
             if now is None or now - source.told_at >= TOLD_EVERY_S
         ]
-        for name in over:
-            ended = self._sources.pop(name)
+        for name, ended in over:
+            # Meanwhile another request may have recorded it.
+            if self._sources.get(name) is not ended:
+                continue
+            del self._sources[name]
             if ended.reasons:
                 await self._tell(name, ended.reasons, ended.token, ended.by, {})
 

@@ -88,7 +88,7 @@ def test_a_refusal_is_recorded_when_it_has_a_reason(tmp_path: Path) -> None:
         ("/told", 403, ["reason"]),
         ("/quiet", 429, []),
         ("/store", 503, ["store"]),
-        ("/?x=operator_abc", 400, ["secret in the address"]),
+        (f"/?x=operator_{'a' * 30}", 400, ["secret in the address"]),
     ):
         (tmp_path / str(status)).mkdir()
         with opened(tmp_path / str(status), SUBJECTS) as app:
@@ -147,3 +147,34 @@ def test_a_private_viewer_asks_for_a_token_and_records_who_has_none(tmp_path: Pa
                 answer = _get(viewer, "/nosuch", headers={"authorization": scheme})
                 assert answer.status_code == status, (scheme[:6], secret[:9])
         assert _get(viewer, "/", headers={"authorization": "Basic !"}).status_code == 401
+        asyncio.run(viewer.state.refusals.flush())
+        assert sorted(_reasons(app)) == ["audience", "no token", "unknown token"]
+
+
+def test_a_campaign_may_have_a_name_that_begins_as_a_secret_does(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        viewer = viewer_of(app, Gallery(tmp_path / "evals.db"))
+        assert _get(viewer, "/nosuch?name=operator_v2").status_code == 404
+        assert _get(viewer, f"/nosuch?name=operator_{'a' * 43}").status_code == 400
+
+
+def test_of_two_host_headers_the_first_counts(tmp_path: Path) -> None:
+    names = ("localhost", "evil.example")
+    with opened(tmp_path, SUBJECTS) as app:
+        server = Admission(_inner, Plain(), Refusals(app), names_of(()))
+        for hosts, status in ((names, 204), (names[::-1], 421)):
+            headers = [("host", name) for name in hosts]
+            assert _get(server, "/", headers=headers).status_code == status
+
+
+def test_refusals_that_are_recorded_at_the_same_time_are_all_counted(tmp_path: Path) -> None:
+    async def refuse(refusals: Refusals) -> None:
+        for source in "abc" * 3:
+            await refusals.record_refusal(source, "role")
+        await asyncio.gather(*(refusals.flush() for _ in range(3)))
+
+    with opened(tmp_path, SUBJECTS) as app:
+        asyncio.run(refuse(Refusals(app)))
+        entries = app.store.entries.after(0, limit=100)
+        refused = [entry for entry in entries if entry.kind is Kind.ACCESS_REFUSED]
+        assert sum(entry.payload["count"] for entry in refused) == 9

@@ -94,17 +94,23 @@ async def test_it_serves_until_what_is_beside_it_ends_and_tells_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "query", "found"),
+    ("path", "query", "found", "without_names"),
     [
-        ("/v1/tickets", b"limit=5", False),
-        ("/v1/tickets", b"access_token=x", True),
-        ("/v1/tickets", b"q=operator_abc", True),
-        ("/v1/tokens/operator_" + "x" * 20, b"", True),
-        ("/subjects/operator_db", b"", False),
+        ("/v1/tickets", b"limit=5", False, False),
+        ("/v1/tickets", b"access_token=x", True, False),
+        ("/v1/tickets", b"q=operator_abc", True, False),
+        ("/v1/tickets", b"q=operator_" + b"x" * 20, True, True),
+        ("/v1/tickets", b"q=operator%5f" + b"x" * 20, True, True),
+        ("/v1/tokens/operator_" + "x" * 20, b"", True, True),
+        ("/subjects/operator_db", b"", False, False),
     ],
 )
-def test_a_secret_in_a_url_is_found(path: str, query: bytes, *, found: bool) -> None:
-    assert has_secret({"path": path, "query_string": query}) is found
+def test_a_secret_in_a_url_is_found(
+    path: str, query: bytes, *, found: bool, without_names: bool
+) -> None:
+    scope = {"path": path, "query_string": query}
+    assert has_secret(scope) is found
+    assert has_secret(scope, by_name=False) is without_names
 
 
 def test_a_refused_host_says_what_to_do_and_every_request_has_a_source() -> None:

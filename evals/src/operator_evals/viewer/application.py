@@ -63,21 +63,21 @@ _HARDENED: tuple[tuple[bytes, bytes], ...] = (
         f"{policy_of(STYLE)}; frame-ancestors 'none'; sandbox allow-downloads".encode(),
     ),
 )
-log = logging.getLogger("operator_evals.viewer")
+log = logging.getLogger("operator_sre.viewer")
 
 
 @dataclass(frozen=True, slots=True)
 class ViewerFace:
-    """Everybody may look, or with a `desk` who has a token of this home.
+    """Everybody may read, or with a `desk` only callers with a token of this home.
 
-    A browser asks for it as a password; the name that comes with it means nothing.
+    A browser sends the token as a password; the user name is ignored.
     """
 
     rates: Rates
     desk: TokenDesk | None
     log: logging.Logger = log
     hardening: Sequence[tuple[bytes, bytes]] = _HARDENED
-    names_secrets: bool = False  # trials have keys
+    names_secrets: bool = False  # trials have keys, and a campaign may be `operator_...`
 
     def admit(self, scope: Scope, headers: Mapping[str, str], source: str) -> Admitted:
         """The token that was sent as a password, or as itself."""
@@ -157,10 +157,11 @@ def application(
         tokens=Rates(rate, 2 * rate, now),
         strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
     )
+    app.state.refusals = Refusals(home)
     app.add_middleware(
         cast("Any", Admission),
         face=ViewerFace(Rates(rate, 2 * rate, now), desk if private else None),
-        refusals=Refusals(home),
+        refusals=app.state.refusals,
         hosts=names_of(hosts),
     )
     return app

@@ -41,4 +41,7 @@ async def serve(
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}"
-        await work(server, place, ready=lambda: ready(url))
+        try:
+            await work(server, place, ready=lambda: ready(url))
+        finally:
+            await app.state.refusals.flush()

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 from operator_protocols.errors import OperatorError
 from operator_sre.app.persons import acting_as
@@ -66,7 +66,7 @@ _EXPLAINED = {"expired": "The token has expired.", "revoked": "The token was rev
 class Refusal:
     """Why a request is not admitted: the HTTP status, a sentence, and the reason in the ledger.
 
-    Without a reason it is not recorded. `error` is what failed when the store could not be asked.
+    Without a reason it is not recorded. `error` says why the store is not available.
     """
 
     status: int
@@ -103,15 +103,16 @@ def source_of(scope: MutableMapping[str, Any]) -> str:
 def has_secret(scope: MutableMapping[str, Any], *, by_name: bool = True) -> bool:
     """Whether a URL holds a secret, which logs and proxies on the way would keep.
 
-    With `by_name`, parameters such as `key` and `token` hold secrets, whatever their values are.
+    With `by_name`, parameters such as `key` and `token` hold secrets, whatever their values are,
+    and so does every value with the prefix of secrets. Without, a value may be a name like that.
     """
-    query: bytes = scope["query_string"]
-    if SECRET.search(scope["path"]) or PREFIX.encode() in query:
+    query = scope["query_string"].decode("latin-1")
+    if SECRET.search(scope["path"]) or SECRET.search(unquote_plus(query)):
         return True
     if not by_name:
         return False
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
-    return any(name.lower() in _SECRET_NAMES for name, _ in pairs)
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
+    return PREFIX in query or any(name.lower() in _SECRET_NAMES for name, _ in pairs)
 
 
 @dataclass(slots=True)
@@ -255,9 +256,10 @@ class Admission:
                 )
 
     def _admit(self, scope: Scope, source: str) -> Refusal | None:
+        # Of a repeated header the first counts, as for everything behind admission.
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
+            for name, value in reversed(list(scope["headers"]))
         }
         if not is_ours(headers.get("host", ""), self.hosts):
             return Refusal(421, UNKNOWN_HOST, "host")

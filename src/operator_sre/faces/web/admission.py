@@ -90,7 +90,8 @@ class WebFace:
             return Refusal(403, "The form was sent by another site.", "cross-site")
         session = self._session(request)
         if session is not None:
-            scope["session"] = session
+            # A refused request, too, is logged with its token.
+            scope["session"], scope["token"] = session, session.token
             return self.known.refusal(session.id, "") or session.token
         if slowed := self.strangers.refusal(source, ""):
             return slowed
