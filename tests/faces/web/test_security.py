@@ -160,6 +160,18 @@ def test_whoever_tries_too_often_waits(web: Web) -> None:
     assert "too many sign-ins" in _refusals(web)
 
 
+def test_every_request_of_a_session_is_logged_with_its_token(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    person, token = Person(application(web.app, rate=1.0)), web.api.known["admin"]
+    person.post("/sign-in", {"token": web.api.secrets["admin"]})
+    with caplog.at_level("INFO"):
+        codes = [person.get("/parts/standing").status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
+    lines = [one.getMessage() for one in caplog.records if one.name == "operator_sre.web"]
+    assert [f"by {token.id} ({token.created_by})" in line for line in lines] == [True] * 3
+
+
 Breaking = Callable[[dict[str, str], Web], tuple[dict[str, str], dict[str, str]]]
 _WRONG: dict[str, tuple[Breaking, str]] = {
     "no token of the session": (lambda f, _: ({**f, "csrf": ""}, {}), "csrf"),
