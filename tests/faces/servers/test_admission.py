@@ -22,7 +22,7 @@ from operator_sre.app import tokens
 from operator_sre.app.tokens import Refusals
 from operator_sre.app.wiring import App
 from operator_sre.faces.api.application import application as api_of
-from operator_sre.faces.servers.admission import Admission, Refusal, names_of
+from operator_sre.faces.servers.admission import Admission, Admitted, Refusal, names_of
 from operator_sre.faces.web.application import application as web_of
 from tests.app.home import SUBJECTS, opened
 
@@ -35,7 +35,7 @@ class Plain:
     hardening: Sequence[tuple[bytes, bytes]] = ((b"x-one", b"ours"), (b"x-two", b"ours"))
     names_secrets: bool = False
 
-    def admit(self, scope: Any, headers: Mapping[str, str], source: str) -> Refusal | None:
+    def admit(self, scope: Any, headers: Mapping[str, str], source: str) -> Admitted:
         """Refuse what the tests ask for."""
         if scope["path"] == "/store":
             raise StoreError("the store is gone")
