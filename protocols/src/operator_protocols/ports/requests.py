@@ -120,7 +120,7 @@ class Workflows(Protocol):
     ) -> Sequence[WorkflowRecord]:
         """The newest in these states (all when none is named), newest first.
 
-        With `after`, those that are older than this workflow.
+        With `after`, only workflows older than this one.
         """
         ...
 
