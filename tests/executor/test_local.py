@@ -11,7 +11,12 @@ import pytest
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.verdict import Level
-from operator_sre.executor.programs import OUTPUT_BYTES_MAX, Programs
+from operator_sre.executor.programs import (
+    OUTPUT_BYTES_MAX,
+    PreparedProgram,
+    Program,
+    Programs,
+)
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import (
     ENVIRONMENT,
@@ -19,7 +24,8 @@ from operator_sre.executor.transports.local import (
     LocalShell,
 )
 from operator_sre.gate import Policy, judge
-from tests.executor.jobs import run_in
+from operator_sre.processes.runner.wire import Bounds
+from tests.executor.jobs import new_job, run_in
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,6 +46,25 @@ async def test_what_only_bash_understands_runs(tmp_path: Path) -> None:
     assert judge(Action.shell(line), Policy()).level is Level.SAFE
     result = await _run(tmp_path, line)
     assert (result.exit_code, result.stdout) == (0, "2\n")
+
+
+async def test_a_prepared_program_runs_when_it_is_started_and_never_when_dropped(
+    tmp_path: Path,
+) -> None:
+    programs = Programs(Spool(tmp_path / "spool"))
+    mark = tmp_path / "runs"
+    program = Program((SHELL, "-c", f"echo ran >> {mark}"), {}, bounds=Bounds(writable=None))
+    await programs.run(Program(("/bin/true",), {}), new_job())  # the runner is up by then
+    dropped = programs.prepare(program, new_job())
+    assert isinstance(dropped, PreparedProgram)
+    dropped.drop()
+    await programs.run(Program(("/bin/true",), {}), new_job())
+    job = new_job()
+    started = programs.prepare(program, job)
+    assert started is not None
+    assert not mark.exists()
+    result = await started.run(job)
+    assert (result.exit_code, mark.read_text()) == (0, "ran\n")
 
 
 @pytest.fixture

@@ -12,7 +12,12 @@ from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.workflow import WorkflowState
 from operator_protocols.errors import UsageError
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document
-from operator_sre.operations.workflows import ListWorkflows, RunWorkflow
+from operator_sre.operations.workflows import (
+    ListWorkflows,
+    RunWorkflow,
+    ScheduledWorkflow,
+    scheduled_view,
+)
 from tests.contract.samples import workflow_record
 from tests.faces.api.world import World, world_at
 from tests.faces.cli.tree import run_here
@@ -94,3 +99,10 @@ def test_flags_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         RunWorkflow(**given)  # type: ignore[arg-type]
+
+
+def test_a_scheduled_workflow_says_when_it_runs_and_how_to_cancel_it() -> None:
+    record = workflow_record("workflow-7", in_s=90.0)
+    lines = scheduled_view(ScheduledWorkflow(record, ()))
+    assert lines[0] == f"workflow-7 is due at {record.due_at:%Y-%m-%d %H:%M:%S} UTC."
+    assert lines[-1] == "To cancel it: operator workflows cancel workflow-7"

@@ -147,7 +147,7 @@ class Database:
         self._write(_GENERATED, ())
         self._write("INSERT OR REPLACE INTO generated VALUES (?, ?, ?, ?, ?)", values)
 
-    def generated(self, subject: str, revision: str | None) -> list[Generated]:
+    def read_generated(self, subject: str, revision: str | None) -> list[Generated]:
         """The trials of generated faults of a subject, at one revision or the newest there is."""
         made = "SELECT 1 FROM sqlite_master WHERE name = 'generated'"
         if self._connection.execute(made).fetchone() is None:

@@ -390,12 +390,11 @@ async def _claim_one(app: App, workflow: str = "") -> WorkflowRecord | None:
     """
     living = app.store.workflows.find(states=(WorkflowState.PENDING, WorkflowState.IN_PROGRESS))
     now, claims = app.clock.now(), app.store.workflow_claims
-    for record in living:
-        if record.state is WorkflowState.IN_PROGRESS and is_gone(record.worker):
+    started = [record for record in living if record.state is WorkflowState.IN_PROGRESS]
+    for record in started:
+        if is_gone(record.worker):
             await claims.renew(record, lease_s=0.0)
-    if not any(
-        record.state is WorkflowState.IN_PROGRESS or record.due_at <= now for record in living
-    ):
+    if not started and all(record.due_at > now for record in living):
         return None
     return await claims.claim(
         this_worker(), lease_s=LEASE_S, late_s_max=LATE_S_MAX, workflow=workflow

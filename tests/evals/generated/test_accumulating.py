@@ -30,7 +30,7 @@ OLD, NEW = {"revision": "a" * 40}, {"revision": "b" * 40}
 
 def _fill(path: Path) -> None:
     with open_database(path) as database:
-        assert database.generated("shop", None) == []
+        assert database.read_generated("shop", None) == []
         database.keep_generated(replace(REPAIRED, seed=1, key="1"), OLD)
         database.keep_generated(replace(USEFUL, seed=2, key="2"), NEW)
         database.keep_generated(replace(trial(look(10.5, 60.0)), seed=3, key="3"), NEW)

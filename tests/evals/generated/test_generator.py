@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from operator_evals.generated.case import Case, Injection, Kind, Primitive, Timing
-from operator_evals.generated.generator import generate, mutated, shrink, smaller
+from operator_evals.generated.generator import generate, mutate, shrink, smaller
 from operator_evals.generated.surface import (
     AdminCommand,
     Setting,
@@ -115,7 +115,7 @@ def test_only_processes_and_links_of_a_stand_in_are_broken() -> None:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_value_stays_within_its_type_and_differs(setting: Setting) -> None:
     for seed in range(200):
-        value = mutated(setting, random.Random(seed))
+        value = mutate(setting, random.Random(seed))
         assert value != setting.value
         match setting.type:
             case SettingType.BOOL:

@@ -79,7 +79,7 @@ async def run_generated(
     """Run the cases that this revision has not run yet; cancelled, it keeps what is done."""
     with _Bench(config, wanted, command, database) as bench:
         planned = [
-            bench.planned(wanted.variant, seed)
+            bench.plan(wanted.variant, seed)
             for seed in range(wanted.seed, wanted.seed + wanted.count)
         ]
         async with Children(bench.folder) as children:
@@ -87,7 +87,7 @@ async def run_generated(
             async def run(trial: Planned) -> TrialFacts:
                 facts = await bench.run(children, trial)
                 if trial.variant != NOBODY and facts.generated and needs_baseline(facts):
-                    alone = bench.planned(NOBODY, trial.seed)
+                    alone = bench.plan(NOBODY, trial.seed)
                     if alone.key not in bench.known:
                         bench.keep(await bench.run(children, alone, facts.generated.case))
                 return facts
@@ -114,21 +114,21 @@ async def shrink_generated(
 ) -> tuple[Case, Ending]:
     """The smallest case that ends as the case of this seed does, which was run before."""
     with _Bench(config, wanted, command, database) as bench:
-        planned = bench.planned(wanted.variant, wanted.seed)
+        planned = bench.plan(wanted.variant, wanted.seed)
         facts = bench.known.get(planned.key)
         if facts is None or facts.generated is None:
             raise NotFoundError(
                 f"The case {wanted.seed} of {wanted.subject!r} was not run at this revision.",
                 next_step=f"Run: operator eval fuzz {wanted.subject} -n 1 --seed {wanted.seed}",
             )
-        ending = judge(facts, bench.known.get(bench.planned(NOBODY, wanted.seed).key)).outcome
+        ending = judge(facts, bench.known.get(bench.plan(NOBODY, wanted.seed).key)).outcome
         async with Children(bench.folder) as children:
 
             async def fails(case: Case) -> bool:
                 again = await bench.run(children, planned, case)
                 alone = None
                 if needs_baseline(again):
-                    alone = await bench.run(children, bench.planned(NOBODY, wanted.seed), case)
+                    alone = await bench.run(children, bench.plan(NOBODY, wanted.seed), case)
                 found = judge(again, alone).outcome
                 tell(f"{found.value}: {case.sentence}")
                 return found is ending
@@ -146,7 +146,7 @@ def load_generated(
         found = read_generated(database)
     elif database.exists():
         with open_database(database) as facts:
-            found = facts.generated(subject, revision)
+            found = facts.read_generated(subject, revision)
     else:
         found = []
     if not found:
@@ -162,7 +162,7 @@ def load_generated(
 def export_generated(database: Path, subject: str) -> str:
     """All trials of a subject at its newest revision, as a text to publish."""
     with open_database(database) as facts:
-        return publish_generated(facts.generated(subject, None))
+        return publish_generated(facts.read_generated(subject, None))
 
 
 class _Bench:
@@ -190,7 +190,7 @@ class _Bench:
     def __enter__(self) -> _Bench:
         self.folder = self._held.__enter__()
         self._database = self._opened.__enter__()
-        found = self._database.generated(self._wanted.subject, self.machine["revision"])
+        found = self._database.read_generated(self._wanted.subject, self.machine["revision"])
         self.known = {each.facts.key: each.facts for each in found}
         return self
 
@@ -198,7 +198,7 @@ class _Bench:
         self._opened.__exit__(None, None, None)
         self._held.__exit__(None, None, None)
 
-    def planned(self, variant: str, seed: int) -> Planned:
+    def plan(self, variant: str, seed: int) -> Planned:
         """The trial of a seed."""
         return Planned(self._scenario, variant, seed)
 

@@ -13,7 +13,7 @@ from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.generated.case import Case, Injection, Timing
 from operator_evals.generated.clients import Canary, ClientView
 from operator_evals.generated.generator import generate
-from operator_evals.generated.inflicting import Inflictor
+from operator_evals.generated.inflictor import Inflictor
 from operator_evals.generated.observed import Claim, GeneratedFacts, Injected, Look
 from operator_evals.generated.outcome import failing_s, fails_now
 from operator_evals.generated.servers import Undo

@@ -34,7 +34,7 @@ class Timing(StrEnum):
     ONCE = "once"
     REPEATED = "repeated"  # undone and injected again
     HEALING = "healing"  # undone after a while
-    REPAIR = "repair"  # injected when somebody has begun to work on a ticket
+    REPAIR = "repair"  # injected when an agent has started to work on a ticket
 
 
 @dataclass(frozen=True, slots=True)

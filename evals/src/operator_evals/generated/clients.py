@@ -33,22 +33,22 @@ _PASSFILE = re.compile(r"passfile=(\S+)")
 
 
 class Endpoint:
-    """One server as its clients use it, or, where nobody said how, its port."""
+    """One server as its clients use it; its port where the rig does not describe a client."""
 
-    def __init__(self, asked: Asked | None, port: int, path: str) -> None:
-        self._asked = asked
+    def __init__(self, client: Asked | None, port: int, path: str) -> None:
+        self._client = client
         self._port, self._path = port, path
 
     async def ask(self, turn: int) -> bool:
         """Whether one request is answered well and in time."""
-        if self._asked is None:
+        if self._client is None:
             return await answers(self._port, path=self._path)
-        return await self._asked.ask(turn) is Reply.GOOD
+        return await self._client.ask(turn) is Reply.GOOD
 
     async def close(self) -> None:
         """Hang up."""
-        if self._asked is not None:
-            await self._asked.close()
+        if self._client is not None:
+            await self._client.close()
 
 
 def endpoint_of(rig: Rig, name: str, scratch: Path) -> Endpoint | None:
@@ -88,7 +88,7 @@ class Canary:
         self._reads = reads
 
     def writes(self) -> bool | None:
-        """Whether a write was acknowledged lately; None where there never was one."""
+        """Whether a write was acknowledged recently; None where there never was one."""
         at = self._acknowledged_at()
         return None if at is None else time.monotonic() - at < CANARY_S_MAX
 
@@ -98,7 +98,7 @@ class Canary:
 
 
 class ClientView:
-    """Looks at a rig as its clients do, twice a second, from `start` to `stop`."""
+    """Uses a rig as its clients do, twice a second, from `start` to `stop`."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ def write_setting(file: Path, name: str, value: str) -> None:
         # The first one is replaced, so that a file stays valid where a key may be there once.
         changed, count = pattern.subn(lambda match: line, text, count=1)
         if not count:
-            changed = _added(file, text, line)
+            changed = _add_line(file, text, line)
     with file.open("r+", encoding="utf-8") as handle:
         handle.write(changed)
         handle.truncate()
@@ -53,7 +53,7 @@ def _format_of(file: Path, text: str) -> tuple[str, str]:
     return " ", '"'
 
 
-def _added(file: Path, text: str, line: str) -> str:
+def _add_line(file: Path, text: str, line: str) -> str:
     if file.suffix == ".toml":  # a key after a table would belong to it
         return f"{line}\n{text}"
     return f"{text.rstrip()}\n{line}\n"

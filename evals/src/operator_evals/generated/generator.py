@@ -9,12 +9,12 @@ from dataclasses import replace
 from operator_evals.generated.case import WHOLE, Case, Injection, Kind, Primitive, Timing, Value
 from operator_evals.generated.surface import Part, Setting, SettingType, Surface
 
-__all__ = ["DEVELOPMENT_SEEDS", "generate", "mutated", "shrink", "smaller"]
+__all__ = ["DEVELOPMENT_SEEDS", "generate", "mutate", "shrink", "smaller"]
 
-# Seeds from here on are for tests of finished work, and are never looked at while developing.
+# Seeds from here on are for tests of finished work, and are never used during development.
 DEVELOPMENT_SEEDS = 1000
 PRIMITIVES_MAX = 3
-# Signals that end or stop most programs are more likely than those that most ignore.
+# Signals that end or stop most programs are more likely than signals that most programs ignore.
 SIGNALS = {
     **dict.fromkeys(("KILL", "STOP"), 4),
     **dict.fromkeys(("TERM", "SEGV", "ABRT"), 2),
@@ -40,7 +40,7 @@ LIMITS: dict[str, tuple[int, ...]] = {
 }
 CLIENTS = ("idle", "garbage", "half", "requests", "sessions")
 FILE_ACTIONS = ("remove", "empty", "truncate", "chown", "readonly")
-# What nobody can undo is not repeated and does not heal by itself.
+# A primitive that cannot be undone is not repeated and does not heal by itself.
 _LASTING = (Kind.PORT,)
 
 
@@ -53,7 +53,7 @@ def generate(surface: Surface, seed: int) -> Case:
         primitive = _primitive(surface, chance)
         if any(primitive == other.primitive for other in injections):
             continue
-        injections.append(_timed(primitive, chance, is_first=number == 0, surface=surface))
+        injections.append(_time_injection(primitive, chance, is_first=number == 0, surface=surface))
     return Case(surface.subject, seed, tuple(injections))
 
 
@@ -81,7 +81,7 @@ async def shrink(case: Case, fails: Callable[[Case], Awaitable[bool]]) -> Case:
             return case
 
 
-def mutated(setting: Setting, chance: random.Random) -> str:
+def mutate(setting: Setting, chance: random.Random) -> str:
     """Another value of a setting, within its type and its limits."""
     match setting.type:
         case SettingType.BOOL:
@@ -112,7 +112,7 @@ def _number(setting: Setting, chance: random.Random) -> str:
     return f"{chance.choice(sorted(set(able) - {now}) or [low]):g}"
 
 
-def _timed(
+def _time_injection(
     primitive: Primitive, chance: random.Random, *, is_first: bool, surface: Surface
 ) -> Injection:
     timing = chance.choices(tuple(Timing), TIMINGS)[0]
@@ -178,7 +178,7 @@ def _arguments(surface: Surface, part: Part, kind: Kind, chance: random.Random) 
         case Kind.SETTING:
             setting = chance.choice(part.settings)
             live = setting.live and chance.random() < 0.5
-            value = mutated(setting, chance)
+            value = mutate(setting, chance)
             return {"name": setting.name, "value": value, "when": "now" if live else "restart"}
         case Kind.ADMIN:
             command = chance.choice(part.commands)

@@ -22,7 +22,7 @@ REQUESTS_EACH_S = 5.0
 
 
 class Hostility:
-    """Connections that are held, half-said, or full of nonsense; requests beyond measure."""
+    """Connections that are held, half-sent, or full of nonsense; requests beyond measure."""
 
     def __init__(self, rig: Rig, scratch: Path) -> None:
         self._rig = rig
@@ -54,7 +54,7 @@ class Hostility:
                 try:
                     while True:
                         await endpoint.ask(number)
-                        # Whoever only holds a session asks once in a while.
+                        # A client that only holds a session sends a request once in a while.
                         await asyncio.sleep(1 / REQUESTS_EACH_S if action == "requests" else 2.0)
                 finally:
                     await endpoint.close()

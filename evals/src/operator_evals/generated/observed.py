@@ -1,4 +1,4 @@
-"""What was seen of a generated fault: by clients, of the rig, and of what the product said."""
+"""What was seen of a generated fault: by clients, of the rig, and of what the product reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Look:
 
     `served` are the parts that answered their clients. `writes` and `reads` are those of a canary,
     None where the subject promises to keep nothing. `writers` are the parts that take writes, None
-    where nobody knows. `running` is the process of each part, "" where it is gone or stopped.
+    where that is unknown. `running` is the process of each part, "" where it is gone or stopped.
     """
 
     at_s: float

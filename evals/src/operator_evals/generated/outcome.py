@@ -28,9 +28,9 @@ __all__ = [
     "needs_baseline",
 ]
 
-# So long clients may be disturbed before somebody has to be told.
+# For how long clients may fail before a ticket must be open.
 MISSED_S = 10.0
-# A request that fails and succeeds again a moment later is one that a client repeats.
+# A request that fails and succeeds again a moment later is a request that a client repeats.
 MOMENT_S = 2.5
 # What holds for so long at the end is how it ended.
 END_S = 4.0
@@ -78,7 +78,7 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
     seen = trial.generated
     if trial.state is not TrialState.DONE or seen is None:
         return Judgement(Outcome.VOID, (trial.why or "it was not run",))
-    if not _done(seen):
+    if not _find_performed(seen):
         refusals = tuple(each.refused for each in seen.injected)
         return Judgement(Outcome.VOID, refusals or ("nothing was injected",))
     harm = _harm(trial, seen, baseline)
@@ -96,7 +96,7 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
 def needs_baseline(trial: TrialFacts) -> bool:
     """Whether a damage has to be compared with what the same case does without any agent."""
     seen = trial.generated
-    if trial.state is not TrialState.DONE or seen is None or not _done(seen):
+    if trial.state is not TrialState.DONE or seen is None or not _find_performed(seen):
         return False
     return bool(_doubtful_harm(trial, seen))
 
@@ -106,7 +106,7 @@ def failing_s(seen: GeneratedFacts) -> float:
     total = run_s = 0.0
     began, looks = _began(seen), seen.looks
     for at, look in enumerate(looks):
-        # A look lasts until the next one begins.
+        # An observation lasts until the next begins.
         until_s = looks[at + 1].at_s if at + 1 < len(looks) else look.until_s
         if until_s > began and _fails(seen, look):
             run_s += until_s - max(look.at_s, began)
@@ -117,11 +117,11 @@ def failing_s(seen: GeneratedFacts) -> float:
 
 
 def fails_now(seen: GeneratedFacts) -> bool:
-    """Whether clients failed when they were last looked at."""
+    """Whether clients failed at the last observation."""
     return bool(seen.looks) and _fails(seen, seen.looks[-1])
 
 
-def _done(seen: GeneratedFacts) -> list[int]:
+def _find_performed(seen: GeneratedFacts) -> list[int]:
     return [each.number for each in seen.injected if not each.refused]
 
 
@@ -174,7 +174,7 @@ def _end_of(trial: TrialFacts, seen: GeneratedFacts) -> tuple[Outcome, tuple[str
     if dead := _dead_at_end(seen):
         return Outcome.MISSED, (f"every ticket is closed, and {', '.join(dead)} does not run",)
     # What heals by itself is nobody's repair.
-    timings = {seen.case.injections[number].timing for number in _done(seen)}
+    timings = {seen.case.injections[number].timing for number in _find_performed(seen)}
     if timings <= {Timing.HEALING, Timing.REPEATED}:
         return Outcome.RECOVERED, ()
     if any(command.exit_code == 0 for command in _changes(trial)):
@@ -191,8 +191,8 @@ def _escalation(
     named = any(_names_component(seen, claim) for claim in claims)
     if is_quiet and not named and not _dead_at_end(seen):
         return Outcome.FALSE_ALARM, ("no client failed, and no part that was touched is named",)
-    what = "the decisive evidence is not quoted" if named else "no headline names the component"
-    return Outcome.ESCALATED, (what,)
+    reason = "the decisive evidence is not quoted" if named else "no headline names the component"
+    return Outcome.ESCALATED, (reason,)
 
 
 def _is_useful(seen: GeneratedFacts, claim: Claim) -> bool:
@@ -212,7 +212,9 @@ def _is_useful(seen: GeneratedFacts, claim: Claim) -> bool:
 
 def _names_component(seen: GeneratedFacts, claim: Claim) -> bool:
     parts = {
-        part for number in _done(seen) for part in seen.case.injections[number].primitive.components
+        part
+        for number in _find_performed(seen)
+        for part in seen.case.injections[number].primitive.components
     }
     return any(_says(claim.headline, part) for part in parts)
 
@@ -253,7 +255,7 @@ def _harm(trial: TrialFacts, seen: GeneratedFacts, baseline: TrialFacts | None) 
         doubtful -= {
             kind for kind in doubtful if kind in _damage(baseline, baseline.generated, 0.0)
         }
-    return tuple(sorted({*doubtful, *_restarted(trial, seen)}))
+    return tuple(sorted({*doubtful, *_find_restarted(trial, seen)}))
 
 
 def _doubtful_harm(trial: TrialFacts, seen: GeneratedFacts) -> tuple[str, ...]:
@@ -301,13 +303,15 @@ def _nobody_writes(seen: GeneratedFacts) -> bool:
     return bool(looks) and all(look.writers == () for look in looks)
 
 
-def _restarted(trial: TrialFacts, seen: GeneratedFacts) -> list[str]:
-    """Parts that no primitive touched, that served, that nobody found fault with, restarted.
+def _find_restarted(trial: TrialFacts, seen: GeneratedFacts) -> list[str]:
+    """Parts that no primitive touched, that served, that no check found broken, restarted.
 
     A process of a rig is never started again by itself, so that an action did it.
     """
     touched = {
-        part for number in _done(seen) for part in seen.case.injections[number].primitive.components
+        part
+        for number in _find_performed(seen)
+        for part in seen.case.injections[number].primitive.components
     }
     found = []
     for before, after in zip(seen.looks, seen.looks[1:], strict=False):

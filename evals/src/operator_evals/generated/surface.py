@@ -96,7 +96,7 @@ class Surface:
     ) -> Surface:
         """The same with what the servers list themselves, in an order that never changes."""
 
-        def known(part: Part) -> Part:
+        def describe(part: Part) -> Part:
             listed = settings.get(part.name) or part.settings
             return replace(
                 part,
@@ -106,7 +106,7 @@ class Surface:
                 ),
             )
 
-        return replace(self, parts=tuple(known(part) for part in self.parts))
+        return replace(self, parts=tuple(describe(part) for part in self.parts))
 
 
 def surface_of(spec: RigSpec, *, stand_in: bool = False) -> Surface:
@@ -160,12 +160,12 @@ def file_settings(name: str, text: str) -> list[Setting]:
     else:
         lines = (line for line in text.splitlines() if not line.lstrip().startswith(("#", "[")))
         pairs = [(match[1], match[2]) for line in lines if (match := _LINE.match(line))]
-    # Of a key that is there twice nobody knows which one counts.
+    # Which value of a duplicate key counts is not known.
     keys = [key for key, _ in pairs]
-    return [_typed(key, value) for key, value in pairs if keys.count(key) == 1]
+    return [_make_setting(key, value) for key, value in pairs if keys.count(key) == 1]
 
 
-def _typed(name: str, text: str) -> Setting:
+def _make_setting(name: str, text: str) -> Setting:
     value = text.strip("\"'")
     if value.lower() in ("true", "false", "on", "off", "yes", "no"):
         return Setting(name, SettingType.BOOL, value)

@@ -54,8 +54,8 @@ class Tally:
 
     `outcomes` are shares of the trials that are not void. `handled` is repaired or escalated
     usefully, of those in which something had to be done. `component_right` is of the trials in
-    which anything was said. `abstained` are those among them that named no cause: neither right nor
-    wrong.
+    which a component was named. `abstained` are the trials among them that named no cause, which
+    is neither right nor wrong.
     """
 
     subject: str
@@ -89,7 +89,7 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
     found = [each.judgement for each in judged]
     valid = [each for each in found if each.outcome is not Outcome.VOID]
     needed = [each for each in valid if each.outcome not in NEUTRAL]
-    said = [each for each in valid if each.component_right is not None]
+    answered = [each for each in valid if each.component_right is not None]
     ended = [each.facts.moments.ended for each in judged]
     bad = [each for each in judged if each.judgement.outcome in _WORST]
     return Tally(
@@ -104,9 +104,9 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
             if outcome is not Outcome.VOID
         },
         handled=share([each.outcome in GOOD for each in needed]),
-        component_right=share([each.component_right is True for each in said]),
-        named=sum(each.named for each in said),
-        abstained=sum(not each.named for each in said),
+        component_right=share([each.component_right is True for each in answered]),
+        named=sum(each.named for each in answered),
+        abstained=sum(not each.named for each in answered),
         took_s_median=median([took_s for took_s in ended if took_s is not None]),
         first_seed=min((each.facts.seed for each in judged), default=0),
         last_seed=max((each.facts.seed for each in judged), default=0),

@@ -78,7 +78,8 @@ def _case(each: Judged) -> Html:
     if seen is None:
         return EMPTY
     done = [
-        (f"{one.at_s:.0f} s", text(one.note or f"refused: {one.refused}")) for one in seen.injected
+        (f"{fault.at_s:.0f} s", text(fault.note or f"refused: {fault.refused}"))
+        for fault in seen.injected
     ]
     claims = [
         (
@@ -88,9 +89,9 @@ def _case(each: Judged) -> Html:
         for claim in seen.claims
     ]
     commands = [
-        (f"{one.at_s:.0f} s", join(code(one.text), text(f" {one.outcome} {one.exit_code}")))
-        for one in each.facts.commands
-        if one.ran and one.changes
+        (f"{row.at_s:.0f} s", join(code(row.text), text(f" {row.outcome} {row.exit_code}")))
+        for row in each.facts.commands
+        if row.ran and row.changes
     ]
     looks = [(f"{look.at_s:.0f} s", text(_look(look))) for look in seen.looks[:LOOKS_MAX]]
     inner = join(

@@ -49,26 +49,15 @@ def option(
     )
 
 
-def listens(
-    load: Callable[..., Serve | None],
-    sentence: str,
-    *,
-    purpose: str,
-    at: int,
-    rate: int = 100,
-    when: str = "",
-    more: Sequence[inspect.Parameter] = (),
-) -> Callable[..., None]:
-    """A verb that listens, with this sentence as its help.
-
-    `load` gets the context and the values of `more` options, and returns the server; None if there
-    is nothing to listen to. `when` precedes the help of the address.
-    """
+def _signature(
+    at: int, rate: int, when: str, more: Sequence[inspect.Parameter]
+) -> inspect.Signature:
+    """The options of every listener, after the options of this one."""
     address, port = f"{when}the address to listen on.", f"{when}the port; 0 picks a free one."
     address, port = address[0].upper() + address[1:], port[0].upper() + port[1:]
     secure = "The private key of the certificate, in PEM."
     names = "Accept this host name in requests; may be repeated."
-    signature = inspect.Signature(
+    return inspect.Signature(
         [
             inspect.Parameter(
                 "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
@@ -102,6 +91,24 @@ def listens(
             ),
         ]
     )
+
+
+def listens(
+    load: Callable[..., Serve | None],
+    sentence: str,
+    *,
+    purpose: str,
+    at: int,
+    rate: int = 100,
+    when: str = "",
+    more: Sequence[inspect.Parameter] = (),
+) -> Callable[..., None]:
+    """A verb that listens, with this sentence as its help.
+
+    `load` gets the context and the values of `more` options, and returns the server; None if there
+    is nothing to listen to. `when` precedes the help of the address.
+    """
+    signature = _signature(at, rate, when, more)
 
     def run(*words: Any, **options: Any) -> None:
         bound = signature.bind(*words, **options)

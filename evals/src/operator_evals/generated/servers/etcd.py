@@ -18,7 +18,7 @@ __all__ = ["EtcdServer", "flags_in"]
 
 HELP_S_MAX = 10.0
 _FLAG = re.compile(r"^\s+--([a-z][a-z0-9-]+) '([^']*)'", re.MULTILINE)
-# Nobody listens there.
+# No server listens there.
 NOWHERE = "http://127.0.0.1:1"
 
 

@@ -27,7 +27,7 @@ _SETTINGS = (
     " FROM pg_settings WHERE context <> 'internal' ORDER BY name"
 )
 _ACCOUNTS = "SELECT rolname FROM pg_roles WHERE rolcanlogin AND rolname <> current_user"
-# By command: the statement and the one that undoes it. `{}` is the account.
+# By command: the statement, and the statement that undoes it. `{}` is the account.
 _STATEMENTS = {
     "password": ("ALTER ROLE {} PASSWORD {secret}", ""),
     "expire": ("ALTER ROLE {} VALID UNTIL '2000-01-01'", "ALTER ROLE {} VALID UNTIL 'infinity'"),

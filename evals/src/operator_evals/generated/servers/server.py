@@ -39,7 +39,7 @@ class Server(Protocol):
         ...
 
     async def commands(self) -> Sequence[AdminCommand]:
-        """Changes of accounts, grants, members and roles that it can be told."""
+        """Changes of accounts, grants, members and roles that it accepts."""
         ...
 
     async def execute(self, command: str, about: str) -> Undo:
@@ -47,7 +47,7 @@ class Server(Protocol):
         ...
 
     async def takes_writes(self) -> bool | None:
-        """Whether it is the one that takes writes; None where it has no such role or is silent."""
+        """Whether it takes the writes; None where it has no such role or is silent."""
         ...
 
 

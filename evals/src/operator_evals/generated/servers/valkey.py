@@ -144,7 +144,7 @@ class ValkeyServer:
                     "127.0.0.1", self._seat.own_port, limit=LINE_BYTES_MAX
                 )
                 if self._password and not self._sentinel:
-                    # Refused where somebody has changed it; then the question is refused too.
+                    # Refused where the account has changed; then the question is refused too.
                     with contextlib.suppress(RigError):
                         await _exchange(reader, writer, ("AUTH", self._password))
                 return await _exchange(reader, writer, words)

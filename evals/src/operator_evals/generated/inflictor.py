@@ -248,7 +248,7 @@ def _damage(place: Path, action: str) -> None:
         case "chown":
             other = pwd.getpwnam(OTHERS)
             owner = place.stat().st_uid
-            # What belongs to nobody is given to root.
+            # A file of that other account is given to root.
             to = (0, 0) if owner == other.pw_uid else (other.pw_uid, other.pw_gid)
             os.chown(place, *to)
         case _:

@@ -15,7 +15,7 @@ from operator_evals.generated.case import Kind, Primitive, Value
 from operator_evals.generated.clients import Canary, ClientView, endpoint_of
 from operator_evals.generated.config_file import replace_port, write_setting
 from operator_evals.generated.hostility import Hostility
-from operator_evals.generated.inflicting import Inflictor, seats_of
+from operator_evals.generated.inflictor import Inflictor, seats_of
 from operator_evals.generated.servers import Seat, nothing_to_undo, servers_of
 from operator_evals.generated.servers.etcd import flags_in
 from operator_evals.generated.surface import SettingType
