@@ -1,4 +1,4 @@
-"""What has to be confirmed before it is done: hand-offs, forgotten limits, looser rules, purges."""
+"""What must be confirmed before it is done: hand-offs, forgotten limits, looser rules, purges."""
 
 from __future__ import annotations
 

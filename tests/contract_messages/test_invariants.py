@@ -105,7 +105,7 @@ def test_2_what_does_not_fit_its_field_is_neither_written_nor_read() -> None:
     refs = failures()["policy_denied"].evidence_refs
     wrong_ref = _with(refs[1], "ref", 7)
     deep = _with(failures()["policy_denied"], "evidence_refs", (refs[0], wrong_ref))
-    with pytest.raises(UsageError, match=r"^ExplainFailureResponse\.evidence_refs\[1\]\.ref has"):
+    with pytest.raises(UsageError, match=r"^ExplainFailureResponse\.evidence_refs\[1\]\.ref must"):
         check_document(deep)
 
 

@@ -21,7 +21,7 @@ __all__ = ["Terminal"]
 
 CTRL_C = b"\x03"
 END_S_MAX = 30.0
-# The terminal has to be the session's own, or Ctrl-C would reach nobody.
+# The terminal must be the session's own, or Ctrl-C would reach nobody.
 ATTACH = (
     "import fcntl, os, sys, termios;"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"

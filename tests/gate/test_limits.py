@@ -1,4 +1,4 @@
-"""Limits as pure sentences: what may begin, what not, and what has to be asked."""
+"""Limits as pure sentences: what may begin, what not, and what must be asked."""
 
 from __future__ import annotations
 

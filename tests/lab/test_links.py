@@ -414,7 +414,7 @@ def test_who_called_is_looked_up_only_where_it_matters(tmp_path: Path) -> None:
     for rules, asking in (
         ((), ""),
         ((Rule("a", "b", cut=True),), "ab"),
-        # Whoever called, nothing passes to it; who it called itself has to be known.
+        # Whoever called, nothing passes to it; who it called itself must be known.
         ((Rule("a", cut=True),), "bc"),
         ((Rule("a", "b", cut=True), Rule("c", cut=True)), "ab"),
     ):

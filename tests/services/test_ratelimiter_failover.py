@@ -83,7 +83,7 @@ class Trio:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What a node has to be told."""
+        """What a node must be told."""
         found = [("--sentinel", f"127.0.0.1:{each.port}") for each in self.sentinels]
         return ("--sentinel-name", "limiter", *(word for pair in found for word in pair))
 

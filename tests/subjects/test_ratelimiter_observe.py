@@ -35,7 +35,7 @@ from tests.processes.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
-# For those that never answer. Who does answer has to be heard, also on a busy machine.
+# For those that never answer. Who does answer must be heard, also on a busy machine.
 TIMEOUT_S = 0.4
 PATIENT_S = 60.0
 LOOK_UP_S = 5.0  # a server of names may be out of reach

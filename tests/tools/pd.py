@@ -24,7 +24,7 @@ __all__ = ["CannotBuild", "build", "built", "folder"]
 MODULE = "github.com/tikv/pd"
 VERSION = "v1.1.0-beta.0.20240407022249-7179657d129b"
 SUM = "h1:t2XoZp4UHrkPpYPsxbRTRVExJnriWlh+ZsDIfpYyd98="
-# What that state of the module was going to be. Stores have to be of the same version.
+# What that state of the module was going to be. Stores must be of the same version.
 RELEASE = "v8.1.0-alpha"
 _PD = f"{VERSION} {SUM} {RELEASE}".encode()
 STORE = Path(__file__).parents[1] / "engines" / "tikv" / "store"

@@ -190,19 +190,19 @@ def read_variant(path: Path) -> Variant:
 def variant_from(table: Any, place: str) -> Variant:
     """A variant out of a table; ConfigError with the first thing that makes no sense."""
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise ConfigError(f"A variant in {place} has to be a table with a name.")
+        raise ConfigError(f"A variant in {place} must be a table with a name.")
     for key in table:
         if key not in _VARIANT_KEYS:
             raise unknown(str(key), _VARIANT_KEYS, place)
     for key in ("name", "model", "prompt", "mode", "transcript"):
         if not isinstance(table.get(key, ""), str):
-            raise ConfigError(f"{key!r} of the variant in {place} has to be a text.")
+            raise ConfigError(f"{key!r} of the variant in {place} must be a text.")
     tools = table.get("tools", [])
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
-        raise ConfigError(f"'tools' of the variant in {place} has to be a list of names.")
+        raise ConfigError(f"'tools' of the variant in {place} must be a list of names.")
     word = table.get("mode", Mode.EXECUTE.value)
     if word not in tuple(Mode):
-        raise ConfigError(f"'mode' of the variant in {place} has to be one of {', '.join(Mode)}.")
+        raise ConfigError(f"'mode' of the variant in {place} must be one of {', '.join(Mode)}.")
     implied = Mind.TRANSCRIPT if table.get("transcript") else Mind.REASONER
     mind_name = table.get("mind")
     if mind_name is None:
@@ -249,7 +249,7 @@ def budgets_of(variant: Variant) -> dict[str, float]:
 
 def _parse_settings(table: Any, place: str) -> dict[str, str]:
     if not isinstance(table, Mapping):
-        raise ConfigError(f"'settings' of the variant in {place} has to be a table.")
+        raise ConfigError(f"'settings' of the variant in {place} must be a table.")
     inner = table.get("budget")
     if isinstance(inner, Mapping):
         # `[settings.budget] turns_max = 5` says the same as `"budget.turns_max" = 5`.
@@ -262,8 +262,8 @@ def _parse_settings(table: Any, place: str) -> dict[str, str]:
         if key not in (*able, *limits):
             raise unknown(key, [*able, *limits], f"'settings' of the variant in {place}")
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise ConfigError(f"{key!r} of the variant in {place} has to be a number or a text.")
+            raise ConfigError(f"{key!r} of the variant in {place} must be a number or a text.")
         if key in limits and not isinstance(value, int | float):
-            raise ConfigError(f"{key!r} of the variant in {place} has to be a number.")
+            raise ConfigError(f"{key!r} of the variant in {place} must be a number.")
         settings[key] = str(value)
     return settings

@@ -159,14 +159,14 @@ def read_campaign(path: Path) -> Campaign:
             next_step="It is TOML, or YAML where its name ends so.",
         ) from error
     if not isinstance(table, Mapping):
-        raise ConfigError(f"The campaign {str(path)!r} has to be a table of settings.")
+        raise ConfigError(f"The campaign {str(path)!r} must be a table of settings.")
     place = repr(str(path))
     for key in table:
         if key not in _KEYS:
             raise unknown(str(key), _KEYS, place)
     listed = ["reasoner"] if table.get("variants") is None else table["variants"]
     if not isinstance(listed, list) or not listed:
-        raise ConfigError(f"'variants' in {place} has to be a list of names or tables.")
+        raise ConfigError(f"'variants' in {place} must be a list of names or tables.")
     folders = variant_folders(path)
     variants = tuple(
         variant_named(item, folders) if isinstance(item, str) else variant_from(item, place)
@@ -177,7 +177,7 @@ def read_campaign(path: Path) -> Campaign:
     name = table.get("name", path.stem)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"The name of the campaign in {place} has to be of letters, digits, '.', '-', '_'."
+            f"The name of the campaign in {place} must be of letters, digits, '.', '-', '_'."
         )
     words = _parse_words(table, "scenarios", place)
     subjects = _parse_words(table, "subjects", place)
@@ -235,14 +235,14 @@ def _parse_seeds(counts: Any, variants: Sequence[Variant], place: str) -> dict[s
         seeds = dict.fromkeys(names, counts)
     for count in seeds.values():
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= SEEDS_MAX:
-            raise ConfigError(f"'seeds' in {place} has to be between 0 and {SEEDS_MAX}.")
+            raise ConfigError(f"'seeds' in {place} must be between 0 and {SEEDS_MAX}.")
     return seeds
 
 
 def _parse_words(table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     words = table.get(key, [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ConfigError(f"{key!r} in {place} has to be a list of texts.")
+        raise ConfigError(f"{key!r} in {place} must be a list of texts.")
     return tuple(words)
 
 
@@ -252,6 +252,6 @@ def _parse_number(key: str, value: Any, place: str) -> Any:
     if not fits or isinstance(value, bool) or not rule.low <= value <= rule.high:
         kind = "a whole number" if rule.whole else "a number"
         raise ConfigError(
-            f"{key!r} in {place} has to be {kind} between {rule.low:g} and {rule.high:g}."
+            f"{key!r} in {place} must be {kind} between {rule.low:g} and {rule.high:g}."
         )
     return value if rule.whole else float(value)

@@ -1,4 +1,4 @@
-"""A campaign as a whole: what is left of it, how many at once, and who has to be alone."""
+"""A campaign as a whole: what is left of it, how many at once, and who must be alone."""
 
 from __future__ import annotations
 

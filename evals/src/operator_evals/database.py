@@ -83,7 +83,7 @@ class Database:
         self.path = path
 
     def begin(self, recorded: Recorded) -> None:
-        """Write a campaign down; one of the same name has to be the same campaign."""
+        """Write a campaign down; one of the same name must be the same campaign."""
         name = recorded.campaign.name
         known = self._connection.execute("SELECT body FROM campaigns WHERE name = ?", (name,))
         body, row = _text(recorded.campaign), known.fetchone()

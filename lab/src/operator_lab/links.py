@@ -76,7 +76,7 @@ def _with_descendants(pid: int) -> list[int]:
             queue.extend(children)
         except FileNotFoundError:
             if Path(f"/proc/{each}").exists():
-                # A kernel that does not list children: the whole table has to be looked through.
+                # A kernel that does not list children: the whole table must be looked through.
                 return [pid, *(process.pid for process in tree_of(pid))]
     return found
 
@@ -226,7 +226,7 @@ class Wire:
         self.connected = False
         self.silent = False
         self.delay_s = self.loss = 0.0
-        # Nothing has to be asked of a wire that is plain.
+        # Nothing needs to be asked of a wire that is plain.
         self.plain = False
 
     def connect(self, side: _Side) -> None:

@@ -41,7 +41,7 @@ class Rule:
     other: str = EVERYBODY
     cut: bool = False
     delay_s: float = 0.0
-    loss: float = 0.0  # the share of messages that are lost and have to be sent again
+    loss: float = 0.0  # the share of messages that are lost and must be sent again
 
     def holds(self, source: str, destination: str) -> bool:
         """Whether it is about a connection between these two; "" is an unknown peer."""

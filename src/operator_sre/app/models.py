@@ -67,8 +67,8 @@ __all__ = [
 ENTRIES_MAX = 10_000
 SCRIPT_BYTES_MAX = 20_000_000
 _NOTES = (
-    "This is a test of the connection. Nothing is broken and nothing has to be done: call `finish`"
-    " with the summary 'ready', and nothing else."
+    "This is a test of the connection. Nothing is broken and nothing needs to be done:"
+    " call `finish` with the summary 'ready', and nothing else."
 )
 
 

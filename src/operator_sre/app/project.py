@@ -50,7 +50,7 @@ SUBJECTS = "subjects"
 EXAMPLE = "example"
 REACHED_S_MAX = 1.0
 DOCKER_S_MAX = 3.0
-# What has an address that has to be there: settings, and environment variables of OpenTelemetry.
+# What has an address that must be there: settings, and environment variables of OpenTelemetry.
 ADDRESSES = ("otlp_endpoint", "otlp", "api_url", "dashboard")
 # Metadata of a packed project; each packing writes it again.
 LOCK = "operator.lock"

@@ -337,7 +337,7 @@ def next_of(facts: RunFacts) -> NextActionResponse:
         action, why, refs = waiting.next_action, waiting.sentence, [waiting.evidence]
     elif facts.status is RunStatus.RUNNING:
         action = NextAction.ASK_USER
-        why = "The run is in progress. Nothing has to be done until it ends."
+        why = "The run is in progress. Nothing needs to be done until it ends."
         refs = [evidence.of_command(f"operator timeline {run.id}", "progress of the run")]
     elif handed is not None and handed.kind is Kind.TICKET_HANDED_OFF:
         action = NextAction.REVIEW_HANDOFF

@@ -120,7 +120,7 @@ def _writer_of(hint: Any) -> Write:
 
         def write_items(value: object) -> list[Any]:
             if not isinstance(value, tuple) or len(value) > ITEMS_MAX:
-                raise MisfitError("has to be a list")
+                raise MisfitError("must be a list")
             items: list[Any] = []
             try:
                 for item in value:
@@ -137,7 +137,7 @@ def _writer_of(hint: Any) -> Write:
 
         def write_word(value: object) -> str:
             if not isinstance(value, str) or value not in words:
-                raise MisfitError(f"has to be one of {', '.join(hint)}")
+                raise MisfitError(f"must be one of {', '.join(hint)}")
             return words[value]
 
         return write_word
@@ -145,21 +145,21 @@ def _writer_of(hint: Any) -> Write:
 
         def write_inner(value: object) -> dict[str, Any]:
             if not isinstance(value, hint):
-                raise MisfitError("has to be an object")
+                raise MisfitError("must be an object")
             return write_message(value)
 
         return write_inner
 
     def write_text(value: object) -> str:
         if not isinstance(value, str):
-            raise MisfitError(f"has to be {_NAMES[str]}")
+            raise MisfitError(f"must be {_NAMES[str]}")
         if len(value) > TEXT_CHARACTERS_MAX:
             raise MisfitError(f"is longer than {TEXT_CHARACTERS_MAX} characters")
         return value
 
     def write_plain(value: object) -> object:
         if type(value) is not hint:  # in Python, but not in JSON, true is an int
-            raise MisfitError(f"has to be {_NAMES[hint]}")
+            raise MisfitError(f"must be {_NAMES[hint]}")
         return value
 
     return write_text if hint is str else write_plain
@@ -168,7 +168,7 @@ def _writer_of(hint: Any) -> Write:
 def _write_moment(value: object) -> str | None:
     """A time in RFC 3339; None if it is not set."""
     if not isinstance(value, datetime):
-        raise MisfitError("has to be a time")
+        raise MisfitError("must be a time")
     if value.year == UNSET_YEAR:
         return None
     if value.tzinfo is not UTC:
@@ -214,7 +214,7 @@ def from_document(kind: type[M], document: object) -> M:
 
 def _read_message(kind: type[M], document: object, where: str) -> M:
     if not isinstance(document, Mapping) or not all(isinstance(name, str) for name in document):
-        raise _refuse(where, "has to be an object")
+        raise _refuse(where, "must be an object")
     if kind not in _HINTS:
         hints = get_type_hints(kind)
         _HINTS[kind] = {name: hint for name, hint in hints.items() if name != UNKNOWN}
@@ -231,7 +231,7 @@ def _read_message(kind: type[M], document: object, where: str) -> M:
         place, version = f"{where}.{VERSION}", document.get(VERSION)
         parts = version.split(".") if isinstance(version, str) else []
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
-            raise _refuse(place, "has to be a version such as 1.0.0")
+            raise _refuse(place, "must be a version such as 1.0.0")
         if parts[0] != SCHEMA_VERSION.split(".")[0]:
             raise _refuse(place, f"is {version}, and {SCHEMA_VERSION} is known here")
     return kind(**given, unknown=unknown)
@@ -248,26 +248,26 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
         if value is None:  # what another implementation writes for an empty list
             return ()
         if not isinstance(value, list | tuple) or len(value) > ITEMS_MAX:
-            raise _refuse(where, "has to be a list")
+            raise _refuse(where, "must be a list")
         item = get_args(hint)[0]
         return tuple(_read_value(item, part, f"{where}[{at}]") for at, part in enumerate(value))
     if hint is datetime:
         try:
             moment = datetime.fromisoformat(value if isinstance(value, str) else "")
         except ValueError:
-            raise _refuse(where, "has to be a time as in RFC 3339") from None
+            raise _refuse(where, "must be a time as in RFC 3339") from None
         if moment.tzinfo is None:
-            raise _refuse(where, "has to be a time with its zone")
+            raise _refuse(where, "must be a time with its zone")
         # Times near the first year cannot be moved to another zone, and mean nothing anyway.
         return moment.replace(tzinfo=UTC) if moment.year == UNSET_YEAR else moment.astimezone(UTC)
     if issubclass(hint, StrEnum):
         if not isinstance(value, str) or value not in tuple(hint):
-            raise _refuse(where, f"has to be one of {', '.join(hint)}")
+            raise _refuse(where, f"must be one of {', '.join(hint)}")
         return hint(value)
     if issubclass(hint, Message):
         return _read_message(hint, value, where)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise _refuse(where, f"has to be {_NAMES[hint]}")
+        raise _refuse(where, f"must be {_NAMES[hint]}")
     if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
         raise _refuse(where, f"is longer than {TEXT_CHARACTERS_MAX} characters")
     return value

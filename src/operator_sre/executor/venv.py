@@ -68,7 +68,7 @@ def with_venv(environment: Mapping[str, str], venv: str) -> dict[str, str]:
 def not_ours(venv: str) -> str:
     """Why its files must not run, because others may have written them; else "".
 
-    All of it, and every folder above it, has to be ours or the system's and closed to others.
+    All of it, and every folder above it, must be ours or the system's and closed to others.
     """
     folder = Path(venv)
     try:

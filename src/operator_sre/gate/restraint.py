@@ -217,9 +217,9 @@ def classify(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why something does not run by itself: refused at once, or a person has to be asked.
+    """Why something does not run by itself: refused at once, or a person must be asked.
 
-    `session` is that of an agent which has to be held from here on. `busy` when it is refused for
+    `session` is that of an agent which must be held from here on. `busy` when it is refused for
     nothing but another change that runs.
     """
 

@@ -49,7 +49,7 @@ class _Shape:
 
 
 # By the words that a line begins with. What may differ in a line is known for these only; a flag
-# that is not named may take the next word as its value, which then has to be the same.
+# that is not named may take the next word as its value, which then must be the same.
 _SHAPES: Mapping[tuple[str, ...], _Shape] = {
     ("cat",): _Shape("-n -b -A -E -s -v"),
     ("chgrp",): _Shape("-R -v -c -f -h", fixed=1),

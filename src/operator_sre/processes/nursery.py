@@ -82,7 +82,7 @@ class Nursery:
         async with ward.lock:
             if ward.child.state is ChildState.RUNNING:
                 return
-            # Run what has to be done before the first start; what failed is done again next time.
+            # Run what must be done before the first start; what failed is done again next time.
             if not ward.prepared:
                 order = ward.order
                 ends = time.monotonic() + PREPARE_S_MAX

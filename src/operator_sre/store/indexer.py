@@ -244,7 +244,7 @@ class Indexer:
                 return
 
     def _write(self, connection: Connection, read: _Read) -> bool:
-        """Write what was read; False when it is stale and has to be rolled back."""
+        """Write what was read; False when it is stale and must be rolled back."""
         index, table, (start, end) = self._index, "commands_text", (read.start, read.end)
         if start == 0:
             create_index(index, connection)

@@ -76,7 +76,7 @@ def refusal(
 ) -> str:
     """Why it is not trusted, or "". Header names are in lower case.
 
-    Where a trigger has a token and a signature, both have to be right.
+    Where a trigger has a token and a signature, both must be right.
     """
     if trigger.token_file:
         scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -205,7 +205,7 @@ class Regions:
     def _merge(self, source: Region, target_id: int) -> None:
         target = self.all.get(target_id)
         if target is None or target["leader"] != self.id:
-            return  # the leaders of both have to be on one store first
+            return  # the leaders of both must be on one store first
         if source["end_key"] == target["start_key"] and source["end_key"]:
             target["start_key"] = source["start_key"]
         else:

@@ -163,7 +163,7 @@ async def test_two_machines_do_a_campaign_and_what_came_of_it_is_kept_where_it_i
 
 
 def _must_be_alone(notes: list[tuple[str, str, float]], alone: str) -> None:
-    """Nothing else is under way while one runs that has to be alone."""
+    """Nothing else is under way while one runs that must be alone."""
     running: set[str] = set()
     for what, key, _ in notes:
         if what == "begun":

@@ -109,7 +109,7 @@ TABLE = {
         trial(look(10.5, 60.0, running={**RUNNING, "stock": ""}), state="resolved"),
         Outcome.MISSED,
     ),
-    "a moment that nobody has to be told of": (
+    "a moment that nobody needs to be told of": (
         trial(look(10.5, 13.0, served=ONE), look(13.5, 60.0)),
         Outcome.HARMLESS,
     ),

@@ -1,4 +1,4 @@
-"""Boxes for tests: each in a folder of its own, which has to be empty afterwards."""
+"""Boxes for tests: each in a folder of its own, which must be empty afterwards."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def tree(root: Path, *, own: str) -> Cgroups:
 
 
 def files_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel fills a new group with files; a folder has to be filled."""
+    """The kernel fills a new group with files; a folder must be filled."""
     made = Path.mkdir
 
     def mkdir(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:

@@ -369,7 +369,7 @@ def test_the_kill_switch_stops_and_lets_go(world: World) -> None:
     done = world.call("POST", f"{asked.headers['location']}/approve", json=yes, role="bob")
     assert done.status_code == 200, done.text
     assert world.call("GET", "/v1/kill-switch").json()["switch"]["on"] is False
-    # Nobody has to be asked for what is so already.
+    # Nobody needs to be asked for what is so already.
     assert world.call("POST", "/v1/kill-switch/release", json={}).status_code == 200
 
 

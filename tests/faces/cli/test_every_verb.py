@@ -48,7 +48,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _filled(verb: Verb, but: Parameter | None = None) -> list[str]:
-    """Words for all that has to be there, but one."""
+    """Words for all that must be there, but one."""
     given = [one for one in verb.parameters if one.required and one is not but]
     words = [word for one in given if one.option for word in one.words(_plain(one))]
     return [*verb.path, *words, *(_plain(one) for one in given if not one.option)]

@@ -193,7 +193,7 @@ async def test_compose_accepts_every_file(pytestconfig: pytest.Config, tmp_path:
     own = [ROOT / "deploy/images", PLAIN, TOWN]
     for folder in own:
         file = folder / "compose.yaml"
-        # Every variable that has to be given; the most are names or places.
+        # Every variable that must be given; the most are names or places.
         needed = set(re.findall(r"\$\{(\w+)(?::\?|\})", file.read_text()))
         given = dict.fromkeys(needed, str(tmp_path)) | {"LAB": "lab", "TEST_IMAGE": "image:1"}
         given |= {name: "8080" for name in needed if name.endswith(("PORT", "GID"))}
@@ -218,7 +218,7 @@ async def test_the_whole_lab_comes_up(
     told = (_services(spec)[service]["image"] for service in ("prometheus", "grafana", "disks"))
     needed = {_VARIABLE.sub(lambda found: found[2], each).removesuffix("}") for each in told}
     if missing := sorted(needed - there):
-        pytest.skip(f"needs images that have to be pulled: {', '.join(missing)}")
+        pytest.skip(f"needs images that must be pulled: {', '.join(missing)}")
     compose = compose_for(engine)
     record = prepare(spec, tmp_path / name, project=engine.name(), ports={})
     target = ComposeTarget(record, tmp_path / name, compose=compose)

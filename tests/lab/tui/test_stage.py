@@ -140,9 +140,9 @@ def test_a_line_is_folded_into_its_panel_whatever_it_holds() -> None:
         assert all(row.isprintable() for row in rows)
         assert all(len(row) <= 30 for row in rows)
     assert fold_line("a short one", 30) == ["a short one"]
-    assert fold_line("words that have to be folded", 12) == [
+    assert fold_line("words that must be folded", 12) == [
         "words that",
-        "  have to be",
+        "  must be",
         "  folded",
     ]
     assert "".join(fold_line("漢" * 20, 10)).count("漢") == 20

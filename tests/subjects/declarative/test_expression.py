@@ -103,7 +103,7 @@ def test_what_does_not_hold_is_told_with_its_values(text: str, detail: str) -> N
     [
         ("page.missing > 1", "page.missing was not observed"),
         ("page.none == 1", "page.none was not observed"),
-        # Whatever the other side says: what is named has to be seen.
+        # Whatever the other side says: what is named must be seen.
         ("page.up || page.missing > 1", "page.missing was not observed"),
         ("page.missing > 1 || page.up", "page.missing was not observed"),
         ("page.state > 1", "values of different types (page.state is ready)"),

@@ -60,7 +60,7 @@ class Pds:
         return await ask(url, body, method=method, headers=headers, timeout_s=ANSWER_S_MAX)
 
     async def get(self, path: str, *, at: str = "") -> Any:
-        """Its answer, which has to be a good one."""
+        """Its answer, which must be a good one."""
         reply = await self.reply(path, at=at)
         assert reply.status == 200, (path, reply.status, reply.body)
         return reply.json()

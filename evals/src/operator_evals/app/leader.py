@@ -231,7 +231,7 @@ class Leader:
     async def _hand_out(self, errands: Sequence[TrialErrand]) -> None:
         """Put in what is not there yet.
 
-        What has to be alone follows when nothing else waits, so that no machine is kept free for
+        What must be alone follows when nothing else waits, so that no machine is kept free for
         it too early. Of what costs money there is little at once: it ends when the money does.
         """
         paid = {variant.name for variant in self.campaign.variants if variant.mind is Mind.MODEL}

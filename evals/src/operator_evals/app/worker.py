@@ -358,7 +358,7 @@ def _campaign_here(order: Order, folder: Path) -> Campaign:
 def _this_machine() -> Iterator[Path]:
     """The folder for all trials; ConflictError when there is a worker on this machine already.
 
-    Two of them would not know of each other when one of their trials has to be alone.
+    Two of them would not know of each other when one of their trials must be alone.
     """
     folder = Path(tempfile.gettempdir()) / f"operator-eval-{os.getuid()}-w"
     held = folder.with_suffix(".lock")

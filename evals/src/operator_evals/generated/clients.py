@@ -25,7 +25,7 @@ from operator_lab.startup import answers
 __all__ = ["Canary", "ClientView", "Endpoint", "endpoint_of"]
 
 EVERY_S = 0.5
-# What has to be asked of servers is asked less often.
+# What must be asked of servers is asked less often.
 ROLES_EVERY = 2
 CANARY_S_MAX = 3.5
 LOOKS_MAX = 4_000

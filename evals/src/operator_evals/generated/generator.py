@@ -120,7 +120,7 @@ def _time_injection(
     lasts_s, times = chance.choice((2.0, 5.0, 10.0)), chance.choice((2, 3))
     if timing in (Timing.REPEATED, Timing.HEALING) and not _is_reversible(primitive, surface):
         timing = Timing.ONCE
-    if timing is Timing.REPAIR and is_first:  # something has to be repaired first
+    if timing is Timing.REPAIR and is_first:  # something must be repaired first
         timing = Timing.ONCE
     if timing in (Timing.ONCE, Timing.REPAIR):
         return Injection(primitive, timing, after_s)

@@ -94,7 +94,7 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
 
 
 def needs_baseline(trial: TrialFacts) -> bool:
-    """Whether a damage has to be compared with what the same case does without any agent."""
+    """Whether a damage must be compared with what the same case does without any agent."""
     seen = trial.generated
     if trial.state is not TrialState.DONE or seen is None or not _find_performed(seen):
         return False

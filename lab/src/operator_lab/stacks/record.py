@@ -108,7 +108,7 @@ def _values(spec: StackSpec, ports: Mapping[str, int], given: Mapping[str, str])
             )
         if name in spec.ports and not (value.isdecimal() and 0 < int(value) <= PORT_MAX):
             raise UsageError(
-                f"{name} has to be a port, and {value[:80]!r} is none.",
+                f"{name} must be a port, and {value[:80]!r} is none.",
                 next_step=f"Give it a number from 1 to {PORT_MAX}.",
             )
         values[name] = value

@@ -20,7 +20,7 @@ class Remedy:
     remedy cannot be used. A reading is never put into a longer text, so that nothing in it can be
     taken for a part of a script. Without any it is called with the target alone.
 
-    What its tool says of `risk` and `reversible` counts, so that neither has to be repeated here;
+    What its tool says of `risk` and `reversible` counts, so that neither must be repeated here;
     `reversible` may be true of a script, because its tool, which runs any, cannot say so.
     """
 

@@ -86,7 +86,7 @@ class Limits:
         return f"{usage.subject!r} was changed {usage.changes} times within an hour already"
 
     def question(self, usage: Usage, target: str) -> str:
-        """Why a person has to be asked: one more target would be touched than may be."""
+        """Why a person must be asked: one more target would be touched than may be."""
         touched = usage.targets | {target}
         if target in usage.targets or len(touched) <= self.targets_max:
             return ""

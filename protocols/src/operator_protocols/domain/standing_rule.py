@@ -12,7 +12,7 @@ __all__ = ["Likeness", "Scope", "StandingRule"]
 
 
 class Likeness(StrEnum):
-    """How like the approved command another has to be."""
+    """How like the approved command another must be."""
 
     EXACT = "exact"
     FLAGS = "flags"

@@ -28,7 +28,7 @@ E_ = TypeVar("E_", bound=StrEnum)
 Table = Mapping[str, Any]
 _NUMBER = (int, float)
 _ANY = (str, int, float, bool, list, dict)
-# What each kind of table may hold, and which types fit; a key with `*` has to be there.
+# What each kind of table may hold, and which types fit; a key with `*` must be there.
 _SECTIONS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "parameters": {
         "sentence*": (str,),

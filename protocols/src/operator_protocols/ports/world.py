@@ -154,7 +154,7 @@ class Tool(Protocol):
 class Preparing(Protocol):
     """A tool that reads the current state when it is proposed, so that people see its effect.
 
-    The permit binds what it adds: at the call, the state has to be the same.
+    The permit binds what it adds: at the call, the state must be the same.
     """
 
     async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:

@@ -76,7 +76,7 @@ class Answer:
         return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX] or f"status {self.status}"
 
     def read(self, kind: type[T]) -> T:
-        """Its content as what it has to be."""
+        """Its content as what it must be."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

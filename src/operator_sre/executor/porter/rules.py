@@ -47,7 +47,7 @@ _KNOWN_FILTERS = frozenset({"exited", "health", "id", "label", "name", "network"
 
 
 class About(Enum):
-    """What a request is about, and so what has to be found out before it passes."""
+    """What a request is about, and so what must be found out before it passes."""
 
     ENGINE = "engine"
     LIST = "list"

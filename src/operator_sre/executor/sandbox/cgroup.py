@@ -28,7 +28,7 @@ OWN_PROCESSES = 4
 # No box lives longer than its time-out; what is older was left by an operator that was killed.
 _STALE_S = 900.0
 _EMPTY_S_MAX = 2.0
-# What a group has to be able to hold, however much its members held before they came in.
+# What a group must be able to hold, however much its members held before they came in.
 _MEMORY_BYTES_MIN = 16 * 1024 * 1024
 _ROUNDS_MAX = 50
 

@@ -1,4 +1,4 @@
-"""What a transport to another place has to be able to do: give a script to a shell there."""
+"""What a transport to another place must be able to do: give a script to a shell there."""
 
 from __future__ import annotations
 

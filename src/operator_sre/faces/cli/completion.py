@@ -12,7 +12,7 @@ from operator_sre.faces.cli.output import print_json, print_lines
 
 __all__ = ["completion", "script_of"]
 
-# Everything is inside of the script, so that nothing has to be started when a key is pressed.
+# Everything is inside of the script, so that nothing needs to be started when a key is pressed.
 BASH = """# Completes the words of operator. Use it with: source <(operator completion bash)
 _operator_words() {
     case "$1" in

@@ -95,7 +95,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 def config_of(context: typer.Context, **flags: str | None) -> Config:
     """The effective settings of this call; logging follows them.
 
-    A file above the current folder has to be confirmed by a person first.
+    A file above the current folder must be confirmed by a person first.
     """
     config = config_at(context, Path.cwd(), **flags)
     if config.file is not None and config.file.parent != Path.cwd():

@@ -25,7 +25,7 @@ __all__ = ["app", "init", "print_history", "print_spells", "sparkline", "try_out
 
 _WAYS = {
     "runs": "runs by itself",
-    "asks": "asks a person",
+    "asks": "needs approval",
     "proposes": "is only proposed",
     "held": "does not run now",
     "never": "never runs",

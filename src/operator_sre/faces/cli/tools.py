@@ -125,7 +125,7 @@ def _document_at(place: str) -> Mapping[str, object]:
     except OSError as error:
         why = f"{place!r} cannot be read: {error.strerror or error}."
         raise UsageError(why, next_step="Name a file with --json-args.") from None
-    step = 'It has to be a JSON object such as {"service": "nginx"}.'
+    step = 'It must be a JSON object such as {"service": "nginx"}.'
     if len(data) > DOCUMENT_BYTES_MAX:
         raise UsageError(f"The arguments are longer than {DOCUMENT_BYTES_MAX} bytes.")
     try:

@@ -26,7 +26,7 @@ SPARE = 64
 class BoundedProtocol(H11Protocol):
     """One connection. Its next request has to begin, and its head to end, within a time.
 
-    What is sent to it has to be read within a time. A connection beyond the limit gets an answer,
+    What is sent to it must be read within a time. A connection beyond the limit gets an answer,
     and the earlier ones are served on.
     """
 

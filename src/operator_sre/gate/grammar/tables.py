@@ -20,12 +20,12 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     to be glued to it, `?~kind` where it may be the next word as well. `operands` are kinds, the
     last with `*`, `+` or `?`; None when a sub-command has to follow. `given` has other operands for
     when an option is there. `words` names the little language of all that follows. `needs` lists
-    options of which one has to be there, before the first operand unless it reads them `anywhere`;
-    `leads`: such an option has to be the very first. Of `modes` only one may be there, because a
+    options of which one must be there, before the first operand unless it reads them `anywhere`;
+    `leads`: such an option must be the very first. Of `modes` only one may be there, because a
     later one takes the place of an earlier one. `old`: a first word without a dash is a cluster of
     options, whose values are the next words in order. `star`: none of its options can do harm, so
     that a glob may turn out to be one. `loose`: what is none of its options is an operand, whatever
-    it looks like. `sends`: it sends out what it reads from its input, which has to be nothing then.
+    it looks like. `sends`: it sends out what it reads from its input, which must be nothing then.
     `changes` explains well known sub-commands and options that are not read-only; `reveals` what it
     shows that is secret. `server` is whom it asks in public, `asks` whom because of an option;
     `follows` are the options with which it goes on to where an answer leads, `*` for always.

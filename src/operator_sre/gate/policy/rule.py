@@ -46,7 +46,7 @@ class PolicyRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A verdict on every simple command that fits all of its conditions.
 
     A rule of `review` or `blocked` is open: it fits when what it asks for is there, whatever else
-    is. A rule of `safe` is closed: every option has to be listed and every operand has to match,
+    is. A rule of `safe` is closed: every option must be listed and every operand has to match,
     nothing is unknown before it runs, nothing is redirected, and it runs without `sudo`.
     With `cwd` it fits only what is started in one of these folders, in a line that stays there.
     """

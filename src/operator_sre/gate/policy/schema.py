@@ -82,7 +82,7 @@ class Node:
         """A text that is not empty."""
         self._expect("text")
         if not self.text.strip():
-            raise self.error("There has to be a text here.")
+            raise self.error("There must be a text here.")
         return self.text
 
     def words(self) -> tuple[str, ...]:
@@ -106,14 +106,14 @@ class Node:
         """True or false."""
         self._expect("text")
         if self.quoted or self.text not in ("true", "false"):
-            raise self.error(f"{self.text[:60]!r} has to be true or false.")
+            raise self.error(f"{self.text[:60]!r} must be true or false.")
         return self.text == "true"
 
     def choice(self, valid: Iterable[str]) -> str:
         """One of several words."""
         known = [str(word) for word in valid]
         if self.word() not in known:
-            raise self.error(f"{self.text[:60]!r} has to be one of {', '.join(known)}.")
+            raise self.error(f"{self.text[:60]!r} must be one of {', '.join(known)}.")
         return self.text
 
     def number(self, *, low: float, high: float) -> float:
@@ -122,14 +122,14 @@ class Node:
         try:
             value = float(self.text)
         except ValueError:
-            raise self.error(f"{self.text[:60]!r} has to be a number.") from None
+            raise self.error(f"{self.text[:60]!r} must be a number.") from None
         if not low <= value <= high:
-            raise self.error(f"{self.text[:60]!r} has to be between {low:g} and {high:g}.")
+            raise self.error(f"{self.text[:60]!r} must be between {low:g} and {high:g}.")
         return value
 
     def _expect(self, kind: str) -> None:
         if self.kind != kind:
-            raise self.error(f"This is {_KINDS[self.kind]}, and has to be {_KINDS[kind]}.")
+            raise self.error(f"This is {_KINDS[self.kind]}, and must be {_KINDS[kind]}.")
 
 
 def parse_yaml(text: str, file: str) -> Node:
@@ -315,7 +315,7 @@ def _rule(node: Node, level: Level, written: Written, origin: str) -> None:
             raise node.error(f"The rule has no {key!r}.")
     id = body["id"].word()
     if not _ID.fullmatch(id):
-        raise body["id"].error(f"{id[:60]!r} has to be lower-case letters, digits and '_'.")
+        raise body["id"].error(f"{id[:60]!r} must be lower-case letters, digits and '_'.")
     if id in written.places:
         raise body["id"].error(f"{id!r} is the id of another rule.")
     if len(written.places) >= RULES_MAX:
@@ -355,7 +355,7 @@ def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
     if not rule.match:
         raise body["match"].error("The rule needs at least one example that it matches.")
     if any("*" in folder for folder in rule.cwd):
-        raise body["cwd"].error("A folder in 'cwd' has to be named in full.")
+        raise body["cwd"].error("A folder in 'cwd' must be named in full.")
     if rule.level is not Level.SAFE:
         if rule.cwd:  # whatever is not safe is not safe anywhere
             raise body["cwd"].error("'cwd' is for rules of 'safe' only.")

@@ -86,7 +86,7 @@ def template_of(attempts: Sequence[Attempt]) -> Template:
 
 
 def placeholders_of(lines: Sequence[str]) -> tuple[str, ...]:
-    """The names of what has to be filled in, in their order."""
+    """The names of what must be filled in, in their order."""
     return tuple(dict.fromkeys(name for line in lines for name in _PLACEHOLDER.findall(line)))
 
 

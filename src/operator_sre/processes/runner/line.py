@@ -57,7 +57,7 @@ class Line:
         self.close = weakref.finalize(self, os.close, fd)
 
     def offer(self, request: Request) -> bool:
-        """Send a short request if nothing has to be waited for; False when it was not sent."""
+        """Send a short request if nothing needs to be waited for; False when it was not sent."""
         text = encode(request)
         if not self._greeted or len(text) > OFFER_BYTES_MAX:
             return False

@@ -56,7 +56,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class Order(msgspec.Struct, frozen=True, tag="order-3"):
     """Start a program under the name of its job; known already, it is only attached to.
 
-    `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
+    `env` is all the environment that it gets, each `NAME=value`; nothing of it needs to be text.
     `ends_left` ends what it leaves behind, `ends_alone` ends it when no client waits for it.
     `follows` wants to hear that there is more output. Without `bounds` it is not confined.
     """

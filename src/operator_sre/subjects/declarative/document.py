@@ -241,7 +241,7 @@ class Table:
         return value
 
     def require_text(self, key: str) -> str:
-        """A text that has to be there."""
+        """A text that must be there."""
         found = self.text(key)
         if not found:
             raise self.wrong(f"{self.place} needs {key!r}.", key)

@@ -54,7 +54,7 @@ class RateLimiter(BaseSubject):
         )
         common, counted = common_of(nodes), counted_by(nodes)
         # The stores last: if a node had lost one, it is lost here too, in the same check; and
-        # what nodes say they counted has to be there by now.
+        # what nodes say they counted must be there by now.
         window_s = common.get("window_s")
         numeric = isinstance(window_s, int | float) and not isinstance(window_s, bool)
         sample = Sample(

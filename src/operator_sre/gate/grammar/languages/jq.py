@@ -149,7 +149,7 @@ def walk(
             last = token
 
 
-# A key may hold dashes for one yq, and is a subtraction for the other: both have to be harmless.
+# A key may hold dashes for one yq, and is a subtraction for the other: both must be harmless.
 _DASHED = re.compile(r"\.[A-Za-z_][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)++")
 # For one yq a path goes on through a quote, unless one of these stands before it.
 _QUOTE_IN_PATH = re.compile(r'[^ \n;}{:\[\],|.()=!"\\]"')
