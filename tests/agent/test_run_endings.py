@@ -71,11 +71,12 @@ def test_a_mind_that_asks_for_nothing_more_is_put_to_the_proof() -> None:
     assert run.turns[-1].steps[0].want == wants[-1]
 
 
-def test_silence_costs_an_attempt_so_that_it_cannot_go_on_without_end() -> None:
+def test_silence_ends_a_run_and_starts_no_proof_when_nothing_was_changed() -> None:
     run, wants = _drive(Answer("hm", ()), holds=(False, False))
-    assert _kinds(wants) == ["Ask", "Prove"] * 2
+    assert _kinds(wants) == ["Ask"] * 3
     assert run.conclusion is not None
-    assert "2 attempts" in run.conclusion.reason
+    assert run.conclusion.proof is None
+    assert "no call in 3 turns" in run.conclusion.reason
 
 
 def test_a_mind_that_only_looks_after_its_change_is_proven_at_the_end() -> None:

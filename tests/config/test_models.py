@@ -52,6 +52,9 @@ prices = {{ input = 4, output = 20.5, cached_input = 0.25 }}
 timeout_s = 30
 tools = "native"
 temperature = 0.5
+calls_max = 3
+output_tokens_max = 1000
+context_tokens_max = 16000
 """
     config = _load(tmp_path, toml, BIG_KEY=SECRET)
     big = _find(config, "big")
@@ -64,6 +67,9 @@ temperature = 0.5
         timeout_s=30.0,
         tools="native",
         temperature=0.5,
+        calls_max=3,
+        output_tokens_max=1000,
+        context_tokens_max=16000,
         key=SECRET,
     )
     local = _find(config, "local")
@@ -102,6 +108,8 @@ BAD = [
     (LOCAL + "timeout_s = 0", "between 1 and 3600"),
     (LOCAL + "timeout_s = true", "between 1 and 3600"),
     (LOCAL + "temperature = 3", "between 0 and 2"),
+    (LOCAL + "calls_max = 0", "between 1 and 50"),
+    (LOCAL + "context_tokens_max = 100", "between 8192 and"),
     (LOCAL + "prices = 3", "input and output"),
     (LOCAL + "prices = { input = 3 }", "input and output"),
     (LOCAL + "prices = { input = 3, output = -1 }", "between 0 and"),

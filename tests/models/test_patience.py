@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,7 +17,9 @@ from operator_protocols.domain.run import (
     Budget,
     Escalate,
     Finish,
+    Misuse,
     Spent,
+    Turn,
 )
 from operator_protocols.errors import MissingExtraError, ModelError, UsageError
 from operator_sre.agent.transcript import answer_from, answer_payload
@@ -40,6 +43,7 @@ ANSWER = Answer("I know.", (Finish("over"),))
 BUSY = ModelError("Busy.", wait_s=5.0)
 DOWN = ModelError("Down.")
 WRONG = ModelError("Wrong key.", lasting=True)
+GONE = ModelError("Gone.", unreachable=True)
 
 
 class Moody:
@@ -158,6 +162,59 @@ async def test_the_reasoner_answers_in_place_of_the_silent_and_says_why() -> Non
         assert primary.name in answer.note
         assert model.name == primary.name
     assert await Fallback(Moody(), Reasoner()).answer(ASK) == ANSWER
+
+
+async def test_an_unreachable_endpoint_is_tried_twice_and_then_left_alone() -> None:
+    clock, moody = LeapingClock(), Moody(*[GONE] * 99)
+    patient = Patient(moody, clock=clock)
+    assert await tried(patient) is GONE
+    assert moody.asked == 2
+    assert clock.monotonic() <= 1.0
+    assert "Operator retries in" in (await tried(patient)).message
+    assert moody.asked == 2, "the next turn does not wait for it either"
+    clock.advance(61.0)
+    await tried(patient)
+    assert moody.asked == 3, "one try decides whether it is back"
+
+
+class Says:
+    """Gives its answers in order, each for ten tokens, and keeps what it was asked."""
+
+    name = "says"
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asks: list[Ask] = []
+
+    async def answer(self, ask: Ask) -> Answer:
+        self.asks.append(ask)
+        return replace(self.answers.pop(0), spent=Spent(8, 2))
+
+
+async def test_an_answer_without_a_call_is_asked_again_once() -> None:
+    says = Says(Answer("hm", ()), Answer("ok", (Finish("over"),)))
+    answer = await Fallback(says, Reasoner()).answer(ASK)
+    assert (answer.calls, answer.by, answer.spent.tokens) == ((Finish("over"),), "", 20)
+    assert says.asks[1].turns[-1].answer.reasoning == "hm"
+    silent = await Fallback(Says(Answer("hm", ()), Answer("hm", ())), Reasoner()).answer(ASK)
+    assert silent.by == "reasoner"
+    assert silent.calls
+    assert "no call in two answers" in silent.note
+    assert silent.spent.tokens == 20, "what the model cost is counted"
+
+
+async def test_three_equal_misuses_hand_the_turn_over() -> None:
+    wrong = Answer("hm", (Misuse("fix", '{"n": 1}', "There is no tool 'fix'."),))
+    other = Answer("hm", (Misuse("mend", "{}", "There is no tool 'mend'."),))
+    turns = [Turn(each, ()) for each in (wrong, other, wrong, wrong)]
+    says = Says(*[Answer("", (Finish("over"),))] * 9)
+    model = Fallback(says, Reasoner())
+    for count, by in ((3, ""), (4, "reasoner")):
+        answer = await model.answer(replace(ASK, turns=tuple(turns[:count])))
+        assert answer.by == by
+    assert "There is no tool 'fix'" in answer.note
+    handed = [*turns, Turn(replace(answer, by="reasoner"), ())]
+    assert (await model.answer(replace(ASK, turns=tuple(handed)))).by == "", "it may try again"
 
 
 async def test_no_money_is_spent_when_it_is_gone() -> None:

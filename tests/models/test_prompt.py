@@ -27,13 +27,13 @@ from operator_protocols.domain.run import (
 )
 from operator_sre.ledger.redaction import Redactor
 from operator_sre.models.calls import (
-    ACTION_SCHEMA,
     WrittenCalls,
     actions_text,
     find_calls,
+    turn_schema,
 )
 from operator_sre.models.fence import SEARCHED_CHARS_MAX, Fence, clean, shorten
-from operator_sre.models.offers import offers
+from operator_sre.models.offers import Schema, offers
 from operator_sre.models.prompt import (
     Conversation,
     Exchange,
@@ -282,8 +282,8 @@ def test_earlier_turns_in_json_read_like_answers() -> None:
         "calls": [{"name": "shell", "arguments": {"command": "ls"}}],
     }
     assert told == "Result of call 1, shell:\na"
-    assert "calls" in ACTION_SCHEMA["required"]
     text = actions_text(offers(briefing()))
+    assert "- finish(summary: string): " in text
     assert "restart_node" in text
     assert '"calls"' in text
 
@@ -297,14 +297,20 @@ DONE = (("finish", {"summary": "over"}),)
     [
         (f'{{"reasoning": "r", "calls": [{CALL}]}}', WrittenCalls("r", DONE)),
         (f'Well:\n```json\n{{"calls": [{CALL}], "reasoning": "r"}}\n```', WrittenCalls("r", DONE)),
-        (f"<tool_call>\n{CALL}\n</tool_call>", WrittenCalls("<tool_call>", DONE)),
+        (f"<tool_call>\n{CALL}\n</tool_call>", WrittenCalls("", DONE)),
+        (f"I close it.\n[TOOL_CALLS] [{CALL}]", WrittenCalls("I close it.", DONE)),
+        (f"<think>maybe {CALL}</think>\n{CALL}", WrittenCalls("", DONE)),
         (f"{CALL}\n{CALL}", WrittenCalls("", DONE * 2)),
         (
             '{"function": {"name": "finish", "arguments": "{}"}}',
             WrittenCalls("", (("finish", "{}"),)),
         ),
         ('{"tool": "finish", "parameters": {"summary": "over"}}', WrittenCalls("", DONE)),
-        (f"{{broken {CALL}", WrittenCalls("", DONE)),
+        (f"{{broken {CALL}", None),
+        (f"I could call {CALL} to close it.", None),
+        (f"An example:\n```json\n{CALL}\n```\nbut I do not know yet.", None),
+        (f'Later I will answer {{"calls": [{CALL}]}}.', None),
+        ("\n" * 150_000 + CALL + "x", None),
         ('{"name": "unknown", "arguments": {}}', None),
         ('The reading was {"name": "node-1"}.', None),
         ("no calls at all", None),
@@ -315,6 +321,27 @@ DONE = (("finish", {"summary": "over"}),)
 )
 def test_calls_in_a_text_are_found(text: str, found: WrittenCalls | None) -> None:
     assert find_calls(text, offers(briefing())) == found
+
+
+def _objects(schema: Schema) -> list[Schema]:
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    own = [schema] if schema.get("type") == "object" else []
+    return own + [found for each in inner for found in _objects(each)]
+
+
+def test_every_tool_has_a_schema_that_a_grammar_can_enforce() -> None:
+    """A grammar permits only what is named: an object without properties is always `{}`."""
+    given = offers(briefing())
+    schema = turn_schema(given, 3)
+    calls = schema["properties"]["calls"]
+    assert (calls["minItems"], calls["maxItems"]) == (1, 3)
+    named = {call["properties"]["name"]["enum"][0]: call for call in calls["items"]["anyOf"]}
+    assert list(named) == [offer.name for offer in given]
+    assert "command" in named["shell"]["properties"]["arguments"]["properties"]
+    for found in _objects(schema):
+        assert found.get("properties") or found["additionalProperties"]
+        assert "anyOf" not in found, "llama.cpp cannot mix anyOf with properties"
 
 
 def test_what_people_said_of_the_ticket_is_told_as_data() -> None:

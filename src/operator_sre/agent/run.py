@@ -32,6 +32,7 @@ __all__ = ["Conclusion", "Run", "check_diagnosis"]
 Reply = Answer | Result | Proof | Stopped | None
 
 CLAIM_CHARS_MAX = 300
+SILENT_TURNS_MAX = 3
 
 UNDO_TRIES_MAX = 3  # to roll a change back while others change the same subject
 
@@ -138,10 +139,15 @@ class Run:
         self.conclusion = Conclusion(None, f"{why.reason} {done}".strip(), category)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
-        if not answer.calls:  # without a call the agent claims success
+        if not answer.calls and self._done.unproven():  # after a change it claims success
             yield from self._prove(
                 Prove(answer.reasoning[:CLAIM_CHARS_MAX] or "The model gave no reasoning.")
             )
+        elif not answer.calls:
+            silent = [turn for turn in self.turns[1 - SILENT_TURNS_MAX :] if not turn.answer.calls]
+            if len(silent) == SILENT_TURNS_MAX - 1:
+                why = f"The agent made no call in {SILENT_TURNS_MAX} turns in a row."
+                yield from self._give_up(Stopped(why))
         for call in answer.calls:
             match call:
                 case Action():

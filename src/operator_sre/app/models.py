@@ -298,6 +298,9 @@ def _remote(app: App, model: ModelConfig) -> RemoteModel | _Absent:
         timeout_s=model.timeout_s,
         tools=cast("ToolMode", model.tools),
         temperature=model.temperature,
+        calls_max=model.calls_max,
+        output_tokens_max=model.output_tokens_max,
+        context_tokens_max=model.context_tokens_max,
         redact=_redact(app),
         guidance=str(app.config.values["guidance"]),
     )

@@ -45,6 +45,15 @@ HAIKU_MODEL = "claude-haiku-4-5"
 TIMEOUT_S = 120.0
 TIMEOUT_S_MAX = 3600.0
 USD_MAX = 10_000.0
+CALLS_MAX = 10
+OUTPUT_TOKENS_MAX = 8_192
+CONTEXT_TOKENS_MAX = 32_768
+# Each limit of an answer with the lowest and the highest value that it can have.
+_LIMITS = {
+    "calls_max": (CALLS_MAX, 1, 50),
+    "output_tokens_max": (OUTPUT_TOKENS_MAX, 256, 200_000),
+    "context_tokens_max": (CONTEXT_TOKENS_MAX, 8_192, 2_000_000),
+}
 TOOL_MODES = ("auto", "native", "json")
 
 
@@ -62,7 +71,7 @@ KNOWN_PRICES: Mapping[str, Prices] = {
 }
 _KEYS = (
     *("provider", "model", "base_url", "key_env", "key_file", "prices", "timeout_s", "tools"),
-    "temperature",
+    *("temperature", "calls_max", "output_tokens_max", "context_tokens_max"),
 )
 _PRICES = tuple(price.name for price in fields(Prices))
 _SECRETS = frozenset({"key", "api_key", "apikey", "token", "secret", "password"})
@@ -85,6 +94,9 @@ class ModelConfig:
     timeout_s: float = TIMEOUT_S
     tools: str = "auto"
     temperature: float | None = None
+    calls_max: int = CALLS_MAX
+    output_tokens_max: int = OUTPUT_TOKENS_MAX
+    context_tokens_max: int = CONTEXT_TOKENS_MAX
     key: str = field(default="", repr=False)
 
     @property
@@ -185,17 +197,7 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
     model = _read_text(body, "model", place, needed=True)
     provider = _read_text(body, "provider", place, needed=True)
     base_url = _read_text(body, "base_url", place)
-    prices = prices_of(model)
-    if "prices" in body:
-        costs = body["prices"]
-        if not isinstance(costs, dict) or not {"input", "output"} <= set(costs):
-            raise ConfigError(
-                f"'prices' of {place} must set the price of input and output.",
-                next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
-            )
-        check_table(costs, _PRICES, f"'prices' of {place}")
-        numbers = {key: number_of(usd, 0, USD_MAX, key, place) for key, usd in costs.items()}
-        prices = Prices(**numbers)
+    prices = _read_prices(body["prices"], place) if "prices" in body else prices_of(model)
     timeout_s = body.get("timeout_s", TIMEOUT_S)
     timeout_s = number_of(timeout_s, 1, TIMEOUT_S_MAX, "timeout_s", place)
     tools, temperature = body.get("tools", "auto"), None
@@ -203,6 +205,10 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
         raise ConfigError(f"'tools' of {place} must be one of {', '.join(TOOL_MODES)}.")
     if "temperature" in body:
         temperature = number_of(body["temperature"], 0, 2, "temperature", place)
+    limits = {
+        key: int(number_of(body.get(key, usual), low, high, key, place))
+        for key, (usual, low, high) in _LIMITS.items()
+    }
     if base_url:
         _check_address(base_url, place, has_key=bool(variable or key_file))
     elif provider == COMPATIBLE:
@@ -220,8 +226,22 @@ def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, s
         timeout_s=timeout_s,
         tools=tools,
         temperature=temperature,
+        calls_max=limits["calls_max"],
+        output_tokens_max=limits["output_tokens_max"],
+        context_tokens_max=limits["context_tokens_max"],
         key=environ.get(variable, "") if variable else "",
     )
+
+
+def _read_prices(costs: Any, place: str) -> Prices:
+    if not isinstance(costs, dict) or not {"input", "output"} <= set(costs):
+        raise ConfigError(
+            f"'prices' of {place} must set the price of input and output.",
+            next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
+        )
+    check_table(costs, _PRICES, f"'prices' of {place}")
+    numbers = {key: number_of(usd, 0, USD_MAX, key, place) for key, usd in costs.items()}
+    return Prices(**numbers)
 
 
 def _read_text(body: Mapping[str, Any], key: str, place: str, *, needed: bool = False) -> str:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -30,7 +31,6 @@ from operator_sre.models.offers import (
 )
 
 __all__ = [
-    "ACTION_SCHEMA",
     "CALLS_MAX",
     "WrittenCalls",
     "actions_text",
@@ -38,9 +38,10 @@ __all__ = [
     "find_calls",
     "known_seqs",
     "tool_call_of",
+    "turn_schema",
 ]
 
-CALLS_MAX = 20
+CALLS_MAX = 10
 ARGUMENTS_CHARS_MAX = 64_000
 COMMAND_CHARS_MAX = 16_000
 SENTENCES_CHARS_MAX = 8_000
@@ -54,30 +55,16 @@ OBJECTS_MAX = 40
 TRIES_MAX = 400
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-ACTION_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "your reasoning, briefly"},
-        "calls": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string", "description": "the name of a tool"},
-                    "arguments": {"type": "object", "description": "the arguments of the tool"},
-                },
-                "required": ["name", "arguments"],
-            },
-        },
-    },
-    "required": ["reasoning", "calls"],
-}
+# What may stand between the calls of a text, and around them: fences, tags, separators.
+_WRAPPING = r",|\[TOOL_CALLS\]|\[|\]|```[A-Za-z_]*|</?[A-Za-z_|]{1,24}>"
+_BETWEEN = re.compile(rf"(?:\s|{_WRAPPING})*")
+_START = re.compile(rf"^(?:[ \t]|{_WRAPPING})*(?=\{{)", re.MULTILINE)
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FORM = """\
 Always answer with one JSON object and nothing else, in this form:
-{{"reasoning": "your reasoning", "calls": [{{"name": "a tool", "arguments": {{}}}}]}}
-The calls run in order; the next message contains their results.
-The tools, each with the JSON schema of its arguments:
+{{"reasoning": "your reasoning", "calls": [{{"name": "a tool", "arguments": {{...}}}}]}}
+An answer has 1 to {calls_max} calls. They run in order; the next message contains their results.
+The tools, with their arguments (`?` marks an optional one):
 {tools}"""
 
 
@@ -310,42 +297,87 @@ class WrittenCalls:
     calls: tuple[tuple[str, Any], ...]
 
 
-def actions_text(given: Sequence[Offer]) -> str:
+def turn_schema(given: Sequence[Offer], calls_max: int = CALLS_MAX) -> Schema:
+    """The JSON schema of an answer: its reasoning, and calls that each fit the schema of a tool.
+
+    Grammars of local servers permit only what a schema names, so every tool has its own.
+    """
+    calls: list[Schema] = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "enum": [offer.name]},
+                "arguments": offer.schema,
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for offer in given
+    ]
+    return {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string", "description": "your reasoning, briefly"},
+            "calls": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": calls_max,
+                "items": {"anyOf": calls},
+            },
+        },
+        "required": ["reasoning", "calls"],
+        "additionalProperties": False,
+    }
+
+
+def actions_text(given: Sequence[Offer], calls_max: int = CALLS_MAX) -> str:
     """The addition to the system text: the form of an answer, and the tools."""
-    lines = [f"- {offer.name}: {offer.sentence}\n  {json.dumps(offer.schema)}" for offer in given]
-    return _FORM.format(tools="\n".join(lines))
+    tools = "\n".join(f"- {offer.signature}: {offer.sentence}" for offer in given)
+    return _FORM.format(tools=tools, calls_max=calls_max)
 
 
 def find_calls(text: str, given: Sequence[Offer]) -> WrittenCalls | None:
-    """The calls in a text, however they are wrapped; None when there are none.
+    """The calls that end a text, however they are wrapped; None when it ends without calls.
 
-    A complete answer in the requested form comes first. Bare calls count only with the name of a
-    tool, so that a text about JSON calls nothing.
+    A call that a sentence only mentions is not a call: calls start on a line of their own, and
+    nothing follows them. Bare calls count only with the name of a tool, so that a text about JSON
+    calls nothing.
     """
     names = {offer.name for offer in given}
-    bare: list[tuple[str, Any]] = []
-    decoder, bounded = json.JSONDecoder(), text[:TEXT_CHARS_MAX]
-    at = tries = objects = 0
-    # The outermost JSON objects in a text, in order.
-    while tries < TRIES_MAX and objects < OBJECTS_MAX and (at := bounded.find("{", at)) >= 0:
-        tries += 1
-        try:
-            table, at = decoder.raw_decode(bounded, at)
-        except (ValueError, RecursionError):
-            at += 1
+    bounded = _THOUGHTS.sub("", text[:TEXT_CHARS_MAX], count=1)
+    for start in islice(_START.finditer(bounded), TRIES_MAX):
+        tables = _read_tables(bounded, start.end())
+        if tables is None:
             continue
-        objects += 1
-        calls = table.get("calls")
-        if isinstance(calls, list):
-            named = tuple(filter(None, map(_read_written, calls)))
-            reasoning = table.get("reasoning")
-            if named or not calls:
-                return WrittenCalls(reasoning if isinstance(reasoning, str) else "", named)
-        call = _read_written(table)
-        if call is not None and call[0] in names:
-            bare.append(call)
-    before = text[: text.find("{")].strip() if bare else ""
-    return WrittenCalls(before, tuple(bare)) if bare else None
+        before = bounded[: start.start()].strip()
+        head, _, last = before.rpartition("\n")
+        before = head.strip() if _BETWEEN.fullmatch(last) else before
+        for table in tables:
+            calls = table.get("calls")
+            if isinstance(calls, list):
+                named = tuple(filter(None, map(_read_written, calls)))
+                reasoning = table.get("reasoning")
+                if named or not calls:
+                    return WrittenCalls(reasoning if isinstance(reasoning, str) else before, named)
+        bare = tuple(call for table in tables if (call := _read_written(table)) is not None)
+        if bare and len(bare) == len(tables) and all(name in names for name, _ in bare):
+            return WrittenCalls(before, bare)
+    return None
+
+
+def _read_tables(text: str, at: int) -> list[dict[str, Any]] | None:
+    """The JSON objects from a place to the end of a text; None when anything else stands there."""
+    decoder = json.JSONDecoder()
+    tables: list[dict[str, Any]] = []
+    while len(tables) < OBJECTS_MAX and text.startswith("{", at):
+        try:
+            table, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        tables.append(table)
+        between = _BETWEEN.match(text, end)
+        at = between.end() if between else end
+    return tables if at == len(text) else None
 
 
 def _read_written(table: object) -> tuple[str, Any] | None:

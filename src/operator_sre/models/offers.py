@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,10 +45,34 @@ class Offer:
     schema: Schema
     spec: ToolSpec | None = None
 
+    @property
+    def signature(self) -> str:
+        """Its name and arguments, as a model without tool calls reads them."""
+        return f"{self.name}{_describe_object(self.schema)}"
+
 
 def wire_name(name: str) -> str:
     """A tool's name in the characters that every API accepts."""
     return _UNSPEAKABLE.sub("_", name)[:NAME_CHARS_MAX] or "nameless"
+
+
+def _describe_object(schema: Schema) -> str:
+    required = schema.get("required", ())
+    parts = [
+        f"{name}{'' if name in required else '?'}: {_describe_type(inner)}"
+        for name, inner in schema["properties"].items()
+    ]
+    return f"({', '.join(parts)})"
+
+
+def _describe_type(schema: Schema) -> str:
+    if "enum" in schema:
+        return " | ".join(json.dumps(value) for value in schema["enum"])
+    if schema["type"] == "array":
+        return f"[{_describe_type(schema['items'])}, ...]"
+    if "properties" in schema:
+        return _describe_object(schema)
+    return "object" if schema["type"] == "object" else str(schema["type"])
 
 
 def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:

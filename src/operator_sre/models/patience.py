@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from operator_protocols.domain.run import Answer, Ask
+from operator_protocols.domain.run import Answer, Ask, Misuse, Spent, Turn
 from operator_protocols.errors import MissingExtraError, ModelError
 from operator_protocols.kit.units import format_duration
 from operator_protocols.ports import Clock, Model
@@ -15,6 +15,9 @@ __all__ = ["Breaker", "Fallback", "Patient"]
 
 BACK_OFF_S = 1.0
 OPEN_S_MAX = 900.0
+# A dead endpoint must not keep an incident waiting.
+UNREACHABLE_TRIES_MAX = 2
+EQUAL_MISUSES_MAX = 3
 
 
 class Breaker:
@@ -44,6 +47,11 @@ class Breaker:
         """Record a success."""
         self._failures, self._until = 0, 0.0
 
+    def open(self) -> None:
+        """Open at once: the endpoint is unreachable."""
+        self._failures = max(self._failures, self._failures_max)
+        self._until = self._clock.monotonic() + self._open_s
+
     def record_failure(self, *, wait_s: float = 0.0) -> None:
         """Record a failure; `wait_s` is the pause that the endpoint requires, if too long."""
         self._failures += 1
@@ -55,6 +63,8 @@ class Breaker:
 
 class Patient:
     """Asks `model` up to `tries_max` times, and not at all while its circuit breaker is open.
+
+    An endpoint that is unreachable is tried twice; then the breaker opens.
 
     Raises the ModelError of the last try. `breaker` is shared by all users of the same endpoint.
     It never waits longer than `wait_s_max`, nor longer than what is left of the run.
@@ -85,7 +95,7 @@ class Patient:
     async def answer(self, ask: Ask) -> Answer:
         """The model's answer, after as many tries as it takes."""
         ends_at = self._clock.monotonic() + max(ask.left.seconds_max, 0.0)
-        tries = 0
+        tries = unreachable = 0
         while True:
             tries += 1
             if not self.breaker.allows():
@@ -104,8 +114,13 @@ class Patient:
                 # Exponential back-off with jitter.
                 longest_s = min(BACK_OFF_S * 2.0 ** (tries - 1), self._wait_s_max)
                 wait_s = max(error.wait_s, longest_s * self._random.uniform(0.5, 1.0))
+                unreachable += error.unreachable
+                is_dead = unreachable >= UNREACHABLE_TRIES_MAX
+                if is_dead:
+                    self.breaker.open()
                 late = self._clock.monotonic() + wait_s >= ends_at
-                if error.lasting or tries >= self._tries_max or wait_s > self._wait_s_max or late:
+                spent = is_dead or tries >= self._tries_max
+                if error.lasting or spent or wait_s > self._wait_s_max or late:
                     raise
             else:
                 self.breaker.record_success()
@@ -122,8 +137,10 @@ class Patient:
 class Fallback:
     """Answers by `reasoner`, with a note that says why, when `primary` does not answer.
 
-    `allowed()` is called before every turn: an empty text permits `primary`, any other is the
-    reason why it may not be used (the daily budget is exhausted).
+    An answer without a call is asked again once; without a call again, and after the third equal
+    misuse, the reasoner takes the turn too. `allowed()` is called before every turn: an empty text
+    permits `primary`, any other is the reason why it may not be used (the daily budget is
+    exhausted).
     """
 
     def __init__(
@@ -140,18 +157,48 @@ class Fallback:
 
     async def answer(self, ask: Ask) -> Answer:
         """The primary's answer, or the reasoner's."""
-        why = self._allowed()
-        if not why:
+        spent = Spent()
+        why = self._allowed() or _find_equal_misuses(ask)
+        if why:
+            note = f"{self.name} is not asked: {why}"
+        else:
             try:
-                return await self._primary.answer(ask)
+                answer = await self._primary.answer(ask)
+                if answer.calls:
+                    return answer
+                spent = answer.spent
+                again = replace(ask, turns=(*ask.turns, Turn(answer, ())))
+                answer = await self._primary.answer(again)
+                spent += answer.spent
+                if answer.calls:
+                    return replace(answer, spent=spent)
+                note = f"{self.name} made no call in two answers in a row."
             except (ModelError, MissingExtraError) as error:
-                why = str(error)
+                note = f"{self.name} does not answer: {error}"
         answer = await self._reasoner.answer(ask)
-        note = f"{self.name} does not answer: {why}"
-        return replace(answer, by=answer.by or self._reasoner.name, note=answer.note or note)
+        return replace(
+            answer,
+            by=answer.by or self._reasoner.name,
+            note=answer.note or note,
+            spent=answer.spent + spent,
+        )
 
     async def close(self) -> None:
         """Close the primary's connections."""
         close = getattr(self._primary, "close", None)
         if close is not None:
             await close()
+
+
+def _find_equal_misuses(ask: Ask) -> str:
+    """Why the model must not have this turn: its last one repeated a misuse too often."""
+    own = [turn.answer for turn in ask.turns if not turn.answer.by]
+    if not own or own[-1] is not ask.turns[-1].answer:
+        return ""
+    misuses = [
+        (call.name, call.why) for answer in own for call in answer.calls if isinstance(call, Misuse)
+    ]
+    for call in own[-1].calls:
+        if isinstance(call, Misuse) and misuses.count((call.name, call.why)) >= EQUAL_MISUSES_MAX:
+            return f"it made the same invalid call {EQUAL_MISUSES_MAX} times. {call.why}"
+    return ""

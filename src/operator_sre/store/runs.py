@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operator_protocols.domain.budget import Spent
-from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.run_record import RunRecord
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.repository import Repository, insert_row, update_row
@@ -85,7 +85,8 @@ def add_spending(connection: Connection, entry: Entry) -> None:
     if not any(figures):
         return
     model = entry.payload.get("by")
-    if not model:
+    if not model or (entry.kind is Kind.REASONING and entry.run):
+        # A turn that the reasoner took over costs what the model of the run was paid before.
         sql = "SELECT model FROM runs WHERE id = ?"
         row = connection.execute(sql, (plain(entry.run),)).fetchone()
         model = str(row[0]) if row else ""

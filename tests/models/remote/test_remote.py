@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -21,7 +22,7 @@ from operator_sre.models.remote import RemoteModel, ToolMode
 from operator_sre.models.remote.endpoint import ANSWER_BYTES_MAX, Endpoint
 from operator_sre.models.summaries import ModelSummariser
 from tests.contract.test_models import BRIEFINGS
-from tests.models.wire.server import Reply, WireServer, serving
+from tests.models.wire.server import HELD_S_MAX, Reply, WireServer, serving
 from tests.models.wire.words import (
     claude,
     claude_error,
@@ -179,7 +180,7 @@ async def test_a_diagnosis_arrives_whole(wire: WireServer, build: Build) -> None
 
 
 async def test_a_very_long_answer_is_streamed(wire: WireServer, build: Build) -> None:
-    model = build(tokens_out_max=60_000)
+    model = build(output_tokens_max=60_000, context_tokens_max=200_000)
     whole = claude_stream("finish", {"summary": "over"})
     broken = claude_stream("finish", {"summary": "over"}, error="overloaded_error")
     wire.say(whole, replace(whole, cut=len(whole.body) // 2), broken)
@@ -244,9 +245,64 @@ async def test_whoever_does_not_answer_is_not_waited_for(wire: WireServer, build
     assert not error.lasting
 
 
+async def test_a_server_that_hangs_is_told_from_a_slow_one(wire: WireServer, local: Build) -> None:
+    model = local(probe_s=0.2)
+    wire.say(openai("", LOOK), Reply(held=True))
+    await model.answer(ASK)  # the libraries are loaded now
+    asked = asyncio.create_task(model.answer(ASK))
+    # It is silent, and answers when it is asked whether it is there.
+    assert await asyncio.to_thread(wire.probed.wait, HELD_S_MAX)
+    assert not asked.done()
+    assert all("authorization" not in {name.lower() for name in one} for one in wire.probes)
+    wire.is_deaf = True
+    error = await fails(asked)
+    assert error.unreachable
+    assert "in time" in error.message
+
+
+async def test_answers_of_compatible_servers_are_streamed(wire: WireServer, local: Build) -> None:
+    wire.say(openai("", LOOK), openai_error(400, "stream is not supported"), openai("", LOOK))
+    model = local()
+    assert (await model.answer(ASK)).spent.tokens == 120
+    assert (await model.answer(ASK)).calls
+    assert [one.body.get("stream", False) for one in wire.heard] == [True, True, False]
+
+
+async def test_usage_that_is_not_reported_is_estimated(wire: WireServer, local: Build) -> None:
+    wire.say(openai("I look.", LOOK, tokens=(0, 0)))
+    spent = (await local().answer(ASK)).spent
+    assert 1_000 < spent.tokens_in < 6_000
+    assert 5 < spent.tokens_out < 100
+
+
+async def test_the_number_of_calls_and_tokens_can_be_set(wire: WireServer, local: Build) -> None:
+    wire.say(openai("", *[LOOK] * 5), openai(WRITTEN))
+    model = local(calls_max=2, output_tokens_max=500, context_tokens_max=8_000)
+    calls = (await model.answer(ASK)).calls
+    assert [type(call) for call in calls] == [Action, Action, Misuse]
+    assert wire.heard[0].body["max_tokens"] == 500
+    model = local(tools="json", calls_max=3)
+    await model.answer(ASK)
+    schema = wire.heard[1].body["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["calls"]["maxItems"] == 3
+    for call in schema["properties"]["calls"]["items"]["anyOf"]:
+        assert call["properties"]["arguments"]["properties"], "an object without any is always {}"
+
+
+async def test_the_cache_ends_before_what_changes(wire: WireServer, build: Build) -> None:
+    wire.say(claude("First.", LOOK), claude("", tool("escalate", reason="I do not know.")))
+    await World({"": WELL}).live(build())
+    for one in wire.heard:
+        blocks = [part for message in one.body["messages"] for part in message["content"]]
+        assert "Remaining budget" in blocks[-1]["text"]
+        assert "cache_control" not in blocks[-1]
+        assert "cache_control" in blocks[-2]
+
+
 async def test_nobody_there(build: Build) -> None:
     error = await fails(build(base_url="http://127.0.0.1:1").answer(ASK))
     assert not error.lasting
+    assert error.unreachable
     assert "cannot be reached" in error.message
 
 
@@ -325,9 +381,8 @@ async def test_a_schema_that_is_refused_becomes_words(wire: WireServer, local: B
     wire.say(refusal, openai(f"Sure!\n```json\n{WRITTEN}\n```"), openai("I do not know."))
     model = local(tools="json")
     assert (await model.answer(ASK)).calls == (Action.shell("ps aux", reasoning="What runs?"),)
-    (misuse,) = (await model.answer(ASK)).calls
-    assert isinstance(misuse, Misuse)
-    assert "one JSON object" in misuse.why
+    silent = await model.answer(ASK)
+    assert (silent.reasoning, silent.calls) == ("I do not know.", ())
     assert ["response_format" in one.body for one in wire.heard] == [True, False, False]
 
 
@@ -371,7 +426,7 @@ async def test_a_run_goes_on_in_json(wire: WireServer, local: Build) -> None:
 async def test_trouble_of_an_openai_compatible_server(
     wire: WireServer, local: Build, reply: Reply, lasting: bool, wait_s: float
 ) -> None:
-    wire.say(reply)
+    wire.say(reply, reply)  # a stream without an event is asked for again, whole
     error = await fails(local().answer(ASK))
     assert (error.lasting, error.wait_s) == (lasting, wait_s)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["Heard", "Reply", "WireServer", "serving"]
+__all__ = ["HELD_S_MAX", "Heard", "Reply", "WireServer", "serving", "streamed"]
 
 HELD_S_MAX = 60.0
 
@@ -43,6 +43,25 @@ class Reply:
         return cls(json.dumps(value).encode(), status, told)
 
 
+def streamed(reply: Reply) -> Reply:
+    """A chat completion as the events of a stream; any other reply as it is."""
+    try:
+        whole = json.loads(reply.body) if reply.body.startswith(b"{") else {}
+        (choice,) = whole["choices"]
+        message = dict(choice["message"])
+    except (ValueError, KeyError, TypeError):
+        return reply
+    calls = message.pop("tool_calls", [])
+    head = {"id": whole["id"], "object": "chat.completion.chunk", "created": 1, "model": "local"}
+    deltas = [message, *({"tool_calls": [{"index": at, **call}]} for at, call in enumerate(calls))]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]})
+    events: list[dict[str, Any]] = [{**head, "choices": [each]} for each in choices]
+    events.append({**head, "choices": [], "usage": whole.get("usage")})
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    return Reply(text.encode(), headers={"content-type": "text/event-stream"})
+
+
 class WireServer:
     """Gives the replies it was told, in their order, then what `answer` makes of a request."""
 
@@ -51,6 +70,9 @@ class WireServer:
         self.heard: list[Heard] = []
         self.answer: Callable[[Heard], Reply] | None = None
         self.released = threading.Event()
+        self.probes: list[Mapping[str, str]] = []
+        self.probed = threading.Event()
+        self.is_deaf = False
         self._replies: deque[Reply] = deque()
 
     def say(self, *replies: Reply) -> None:
@@ -62,6 +84,9 @@ class WireServer:
         self.released.set()
         self.released = threading.Event()
         self.heard.clear()
+        self.probes.clear()
+        self.probed.clear()
+        self.is_deaf = False
         self._replies.clear()
         self.answer = None
 
@@ -89,6 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wire.released.wait(HELD_S_MAX)
             self.close_connection = True
             return
+        if body.get("stream") and reply.cut is None:
+            reply = streamed(reply)
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
@@ -96,6 +123,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(reply.body if reply.cut is None else reply.body[: reply.cut])
         self.close_connection = reply.cut is not None
+
+    def do_GET(self) -> None:
+        """Whether anybody is there."""
+        if self.wire.is_deaf:
+            self.wire.released.wait(HELD_S_MAX)
+            self.close_connection = True
+            return
+        self.wire.probes.append(dict(self.headers))
+        self.send_response(404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+        self.wire.probed.set()
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ __all__ = ["ANTHROPIC", "COMPATIBLE", "Endpoint", "Line"]
 
 ANTHROPIC = "anthropic"
 COMPATIBLE = "openai-compatible"
-CONNECT_S = 10.0
+CONNECT_S = 5.0
 ANSWER_BYTES_MAX = 8_000_000
 # Sent where no key is needed, so that no library reads one from the environment.
 NO_KEY = "none"
@@ -121,7 +121,7 @@ class Endpoint:
             speaker = infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
         except (UserError, TypeError):
             raise self._unusable("rejects this configuration") from None
-        return Line(speaker, client)
+        return Line(speaker, client, "httpx" if older else "httpx2")
 
     def _unusable(self, why: str) -> ModelError:
         return ModelError(
@@ -134,14 +134,36 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An open connection to a model, with its HTTP client."""
+    """An open connection to a model, with its HTTP client and the library of that client."""
 
     speaker: Speaker
     client: httpx2.AsyncClient
+    library: str = "httpx2"
 
     async def open(self) -> None:
         """Open the connections, including those of the library."""
         await self.speaker.__aenter__()
+
+    @property
+    def streams(self) -> bool:
+        """Whether answers are streamed: by servers of the OpenAI format, which may be slow."""
+        from pydantic_ai.models.openai import OpenAIChatModel
+
+        return isinstance(self.speaker, OpenAIChatModel)
+
+    async def is_alive(self, timeout_s: float) -> bool:
+        """Whether the server answers anything, whatever it is. No key is sent."""
+        http: Any = importlib.import_module(self.library)
+        address = self.speaker.base_url
+        if not address:
+            return True
+        try:
+            await self.client.get(f"{address.rstrip('/')}/models", timeout=timeout_s)
+        except http.ProtocolError:
+            return True
+        except http.TransportError:
+            return False
+        return True
 
     async def close(self) -> None:
         """Close the connections."""
@@ -161,12 +183,17 @@ def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
             self._body = body
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            taken = 0
-            async for part in self._body:
-                taken += len(part)
-                if taken > ANSWER_BYTES_MAX:
-                    raise http.RemoteProtocolError("the answer is too long")
-                yield part
+            taken, parts = 0, aiter(self._body)
+            try:
+                async for part in parts:
+                    taken += len(part)
+                    if taken > ANSWER_BYTES_MAX:
+                        raise http.RemoteProtocolError("the answer is too long")
+                    yield part
+            finally:
+                # A reader that stops early leaves nothing that the event loop must close later.
+                if isinstance(parts, AsyncGenerator):
+                    await parts.aclose()
 
         async def aclose(self) -> None:
             await self._body.aclose()

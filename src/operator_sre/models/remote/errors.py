@@ -9,7 +9,7 @@ from collections.abc import Callable
 from operator_protocols.errors import ModelError
 from operator_sre.models.fence import clean, redact_whole
 
-__all__ = ["model_error", "refuses_schema", "refuses_tools"]
+__all__ = ["model_error", "refuses_schema", "refuses_stream", "refuses_tools"]
 
 WAIT_S_MAX = 3_600.0
 DETAIL_CHARS_MAX = 240
@@ -19,6 +19,9 @@ _PASSING = frozenset({408, 409, 425, 429})
 _REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
 _TOOLS = re.compile(r"\btools?\b|tool[_ -]?(?:use|choice|call)|function[_ -]?call", re.I)
 _SCHEMA = re.compile(r"response_format|json[_ ]?schema|grammar|structured|guided", re.I)
+_STREAM = re.compile(r"\bstream", re.I)
+# What pydantic-ai reports of a stream without an event.
+_NO_STREAM = "Streamed response ended without"
 _NEXT_STEPS = {
     400: "The model may not support this request. Test it with: operator models test",
     401: "Check its API key.",
@@ -52,13 +55,14 @@ def model_error(
             lasting=quota or (status < 500 and status not in _PASSING),
         )
     if isinstance(error, TimeoutError | known.ModelRequestTimeout | known.ModelTimeoutError):
-        return ModelError(f"{name} did not answer in time.", wait_s=wait_s)
+        return ModelError(f"{name} did not answer in time.", wait_s=wait_s, unreachable=True)
     if isinstance(error, known.ModelQuotaExceededError):
         return ModelError(f"{name}: the quota is exhausted.", lasting=True)
     if isinstance(error, known.ModelRequestRejectedError):
         return ModelError(f"{name} rejected the request.", lasting=True)
     if isinstance(error, known.ModelConnectionError):
-        return ModelError(f"{name} cannot be reached, or closed the connection.", wait_s=wait_s)
+        problem = f"{name} cannot be reached, or closed the connection."
+        return ModelError(problem, wait_s=wait_s, unreachable=True)
     if isinstance(error, known.ModelAPIError):
         return ModelError(f"{name} returned an invalid answer.", wait_s=wait_s)
     if isinstance(error, known.UserError):
@@ -75,6 +79,15 @@ def refuses_tools(error: BaseException) -> bool:
 def refuses_schema(error: BaseException) -> bool:
     """Whether an endpoint reports that it does not support a response schema."""
     return _refuses(error, _SCHEMA)
+
+
+def refuses_stream(error: BaseException) -> bool:
+    """Whether an endpoint refuses to stream, or answers in one piece where a stream is expected."""
+    from pydantic_ai.exceptions import UnexpectedModelBehavior
+
+    if isinstance(error, UnexpectedModelBehavior):
+        return str(error).startswith(_NO_STREAM)
+    return _refuses(error, _STREAM)
 
 
 def _refuses(error: BaseException, words: re.Pattern[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operator_sre.models.calls import ACTION_SCHEMA, actions_text
+from operator_sre.models.calls import actions_text, turn_schema
 from operator_sre.models.offers import Offer
 from operator_sre.models.prompt import Conversation
 
@@ -19,6 +19,7 @@ __all__ = [
     "plain_messages",
     "require_schema",
     "tool_messages",
+    "written_text",
 ]
 
 
@@ -41,15 +42,18 @@ def tool_messages(talk: Conversation) -> list[ModelMessage]:
             reply.append(m.ToolCallPart(call.name, dict(call.arguments), call.id))
         found.append(m.ModelResponse(reply))
         parts = [m.ToolReturnPart(call.name, call.result, call.id) for call in exchange.calls]
-    found.append(m.ModelRequest([*parts, m.UserPromptPart(talk.closing)]))
+    # What comes before the closing is the same in the next turn, so it is cached up to there.
+    found.append(m.ModelRequest([*parts, m.UserPromptPart([m.CachePoint(), talk.closing])]))
     return found
 
 
-def action_messages(talk: Conversation, given: Sequence[Offer]) -> list[ModelMessage]:
+def action_messages(
+    talk: Conversation, given: Sequence[Offer], calls_max: int
+) -> list[ModelMessage]:
     """The messages for a model that writes its calls as JSON."""
     from pydantic_ai import messages as m
 
-    system = f"{talk.system}\n\n{actions_text(given)}"
+    system = f"{talk.system}\n\n{actions_text(given, calls_max)}"
     found: list[ModelMessage] = []
     parts: list[m.ModelRequestPart] = [m.SystemPromptPart(system)]
     text = talk.opening
@@ -86,10 +90,26 @@ def offer_tools(given: Sequence[Offer]) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=tools)
 
 
-def require_schema() -> ModelRequestParameters:
+def require_schema(given: Sequence[Offer], calls_max: int) -> ModelRequestParameters:
     """The request parameters that require the schema of the JSON mode."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
 
-    shape = OutputObjectDefinition(json_schema=ACTION_SCHEMA, name="turn", strict=False)
+    shape = OutputObjectDefinition(
+        json_schema=turn_schema(given, calls_max), name="turn", strict=False
+    )
     return ModelRequestParameters(output_mode="native", output_object=shape)
+
+
+def written_text(
+    messages: Sequence[ModelMessage], parameters: ModelRequestParameters | None
+) -> str:
+    """About what goes over the wire, to estimate its tokens."""
+    parts = [
+        str(getattr(part, "content", "") or getattr(part, "args", ""))
+        for message in messages
+        for part in message.parts
+    ]
+    tools = parameters.function_tools if parameters is not None else ()
+    parts += [f"{tool.name} {tool.description} {tool.parameters_json_schema}" for tool in tools]
+    return "\n".join(parts)
