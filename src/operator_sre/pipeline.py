@@ -31,7 +31,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConflictError, MissingExtraError, ModelError
 from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
-from operator_sre.agent.progress import deadline_of, repeats, unreadable
+from operator_sre.agent.progress import deadline_of, repeats, undos_of, unreadable
 from operator_sre.agent.run import Run
 from operator_sre.agent.suspicion import briefing_texts, proof_texts, result_texts, suspicions
 from operator_sre.agent.transcript import (
@@ -257,7 +257,8 @@ class Work:
 class Pipeline:
     """The journey of an incident. Each step is in the ledger before the next begins.
 
-    `gone` returns why a subject was removed on purpose, or "".
+    `gone` returns why a subject was removed on purpose, or "". `objection` returns what contradicts
+    the last diagnosis of a run, so that no change is based on it, or "".
     """
 
     monitor: Monitor
@@ -273,6 +274,7 @@ class Pipeline:
     controls: Callable[[str], Controls]
     summaries: Summaries | None = None
     gone: Callable[[str], str] = lambda _: ""
+    objection: Callable[[Ask], str] = lambda _: ""
 
     async def watch(self, subject: str) -> CheckResult:
         """Check a subject once, file what is broken, and close what recovered by itself."""
@@ -384,6 +386,8 @@ class Pipeline:
                 why = "Submit a diagnosis first: Operator changes nothing without one."
             why = why or unreadable(run.steps, want.action)
             why = why or (repeats(run.steps, verdict.action) if changes else "")
+            if changes and want.action not in undos_of(run.steps):
+                why = why or self.objection(Ask(run.briefing, tuple(run.steps), self.budget))
             return verdict.refusal(why) if why else None
 
         busy = WhenBusy.RETHINK

@@ -15,6 +15,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Job, Model, Tool
+from operator_sre.app.models import objection_to
 from operator_sre.controls import Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Programs
@@ -154,6 +155,7 @@ class Workshop:
             clock=self.clock,
             budget=budget or Budget(),
             controls=self.controls,
+            objection=objection_to,
         )
 
     async def claim(self, worker: str = "worker") -> Ticket:

@@ -54,6 +54,7 @@ __all__ = [
     "list_models",
     "mind_of",
     "model_id",
+    "objection_to",
     "over_budget",
     "script_of",
     "small_question",
@@ -151,6 +152,13 @@ def mind_of(app: App) -> Model:
     remote = _remote(app, _find_model(app.config, name))
     patient = Patient(remote, clock=app.clock)
     return Fallback(patient, Reasoner(), allowed=lambda: over_budget(app))
+
+
+def objection_to(ask: Ask) -> str:
+    """What contradicts the last diagnosis of a run; empty when nothing does."""
+    from operator_sre.models.reasoner.contradiction import find_contradiction
+
+    return find_contradiction(ask)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import OperatorError
 from operator_sre.agent.transcript import answer_payload
 from operator_sre.app.context import trends_of
-from operator_sre.app.models import mind_of, over_budget
+from operator_sre.app.models import mind_of, objection_to, over_budget
 from operator_sre.app.persons import myself
 from operator_sre.app.policy import budget_of
 from operator_sre.app.redaction import open_redactor
@@ -241,6 +241,7 @@ async def _work_on(
                 clock=stage.clock,
                 budget=budget,
                 controls=lambda _: controls,
+                objection=objection_to,
             )
             opened = await stage.store.tickets.open(incident.violations)
             ticket = await stage.store.leases.claim(

@@ -87,7 +87,7 @@ def desk_of(app: App) -> Desk:
 
 
 def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
-    from operator_sre.app.models import mind_of, summaries_of
+    from operator_sre.app.models import mind_of, objection_to, summaries_of
     from operator_sre.app.policy import budget_of
     from operator_sre.app.silences import silences_now
     from operator_sre.monitor import Monitor
@@ -126,6 +126,7 @@ def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
         controls=controls,
         summaries=summaries_of(app),
         gone=app.why_gone,
+        objection=objection_to,
     )
 
 
