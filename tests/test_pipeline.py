@@ -18,7 +18,6 @@ from operator_protocols.domain.run import (
     Ask,
     Budget,
     Comment,
-    Diagnose,
     Escalate,
     Finish,
     LogTail,
@@ -495,13 +494,3 @@ async def test_each_thought_and_result_is_summarised_once(shop: Open) -> None:
     assert [seq for seq, _ in noted.noted] == [entry.seq for entry in one.entries(*kinds)]
     assert noted.noted[0][1] == "rush"
     assert noted.finished == ["run-1"]
-
-
-async def test_a_change_for_a_target_that_does_not_exist_is_refused(shop: Open) -> None:
-    elsewhere = Diagnose(replace(DIAGNOSIS.diagnosis, target="node-99"))
-    one = shop(Answer("act", (elsewhere, MEND)), Answer("act", (DIAGNOSIS, MEND)), DONE)
-    ended = await one.carry()
-    (refused,) = one.entries(Kind.REFUSED)
-    assert "'node-99', which does not exist" in refused.payload["result"]["stderr"]
-    assert one.mend.calls == ["node-1"], "the second diagnosis names the right target"
-    assert ended.state is TicketState.RESOLVED

@@ -17,6 +17,7 @@ from operator_protocols.domain.run import (
     Answer,
     Ask,
     Budget,
+    Diagnose,
     Escalate,
     Finish,
     Prove,
@@ -274,3 +275,19 @@ async def test_what_breaks_while_nothing_was_changed_is_no_harm_of_ours(
     assert (ended.state, ended.reason) == (TicketState.RESOLVED, ARRIVED)
     (proven,) = shop.entries(Kind.PROOF)
     assert (proven.payload["held"], proven.payload["harm"]) == (True, [])
+
+
+@pytest.mark.asyncio
+async def test_a_change_for_a_target_that_does_not_exist_is_refused(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    elsewhere = Diagnose(replace(DIAGNOSIS.diagnosis, target="node-99"))
+    done = Answer("done", (Finish("I have repaired it"),))
+    turns = (Answer("act", (elsewhere, MEND)), Answer("act", (DIAGNOSIS, MEND)), done)
+    shop = Workshop(tmp_path, Script(*turns))
+    closing.append(shop)
+    ended = await shop.carry()
+    (refused,) = shop.entries(Kind.REFUSED)
+    assert "'node-99', which does not exist" in refused.payload["result"]["stderr"]
+    assert shop.mend.calls == ["node-1"], "the second diagnosis names the right target"
+    assert ended.state is TicketState.RESOLVED

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.prices import Prices
@@ -22,7 +19,7 @@ from operator_sre.models.remote import RemoteModel, ToolMode
 from operator_sre.models.remote.endpoint import ANSWER_BYTES_MAX, Endpoint
 from operator_sre.models.summaries import ModelSummariser
 from tests.contract.test_models import BRIEFINGS
-from tests.models.wire.server import HELD_S_MAX, Reply, WireServer, serving
+from tests.models.wire.server import Reply, WireServer
 from tests.models.wire.words import (
     claude,
     claude_error,
@@ -43,49 +40,7 @@ LOOK = tool("shell", command="ps aux", reasoning="What runs?")
 ASK = Ask(briefing(), (), Budget())
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[WireServer]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def wire(server: WireServer) -> Iterator[WireServer]:
-    server.forget()
-    yield server
-    server.forget()
-
-
 Build = Callable[..., RemoteModel]
-
-
-@pytest_asyncio.fixture
-async def build(wire: WireServer) -> AsyncIterator[Build]:
-    built: list[RemoteModel] = []
-
-    def make(provider: str = "anthropic", **options: Any) -> RemoteModel:
-        path = "" if provider == "anthropic" else "/v1"
-        given: dict[str, Any] = {
-            "name": "somebody",
-            "provider": provider,
-            "model": "claude-test" if provider == "anthropic" else "local",
-            "base_url": wire.address + path,
-            "key": KEY,
-            "prices": PRICES,
-            "timeout_s": 30.0,
-        }
-        built.append(RemoteModel(**{**given, **options}))
-        return built[-1]
-
-    yield make
-    for model in built:
-        await model.close()
-
-
-@pytest.fixture
-def local(build: Build) -> Build:
-    """A model behind an OpenAI-compatible server."""
-    return lambda **options: build("openai-compatible", **options)
 
 
 async def fails(awaited: Awaitable[object]) -> ModelError:
@@ -243,60 +198,6 @@ async def test_whoever_does_not_answer_is_not_waited_for(wire: WireServer, build
     error = await fails(model.answer(ASK))
     assert "in time" in error.message
     assert not error.lasting
-
-
-async def test_a_server_that_hangs_is_told_from_a_slow_one(wire: WireServer, local: Build) -> None:
-    model = local(probe_s=0.2)
-    wire.say(openai("", LOOK), Reply(held=True))
-    await model.answer(ASK)  # the libraries are loaded now
-    asked = asyncio.create_task(model.answer(ASK))
-    # It is silent, and answers when it is asked whether it is there.
-    assert await asyncio.to_thread(wire.probed.wait, HELD_S_MAX)
-    assert not asked.done()
-    assert all("authorization" not in {name.lower() for name in one} for one in wire.probes)
-    wire.is_deaf = True
-    error = await fails(asked)
-    assert error.unreachable
-    assert "in time" in error.message
-
-
-async def test_answers_of_compatible_servers_are_streamed(wire: WireServer, local: Build) -> None:
-    wire.say(openai("", LOOK), openai_error(400, "stream is not supported"), openai("", LOOK))
-    model = local()
-    assert (await model.answer(ASK)).spent.tokens == 120
-    assert (await model.answer(ASK)).calls
-    assert [one.body.get("stream", False) for one in wire.heard] == [True, True, False]
-
-
-async def test_usage_that_is_not_reported_is_estimated(wire: WireServer, local: Build) -> None:
-    wire.say(openai("I look.", LOOK, tokens=(0, 0)))
-    spent = (await local().answer(ASK)).spent
-    assert 1_000 < spent.tokens_in < 6_000
-    assert 5 < spent.tokens_out < 100
-
-
-async def test_the_number_of_calls_and_tokens_can_be_set(wire: WireServer, local: Build) -> None:
-    wire.say(openai("", *[LOOK] * 5), openai(WRITTEN))
-    model = local(calls_max=2, output_tokens_max=500, context_tokens_max=8_000)
-    calls = (await model.answer(ASK)).calls
-    assert [type(call) for call in calls] == [Action, Action, Misuse]
-    assert wire.heard[0].body["max_tokens"] == 500
-    model = local(tools="json", calls_max=3)
-    await model.answer(ASK)
-    schema = wire.heard[1].body["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["calls"]["maxItems"] == 3
-    for call in schema["properties"]["calls"]["items"]["anyOf"]:
-        assert call["properties"]["arguments"]["properties"], "an object without any is always {}"
-
-
-async def test_the_cache_ends_before_what_changes(wire: WireServer, build: Build) -> None:
-    wire.say(claude("First.", LOOK), claude("", tool("escalate", reason="I do not know.")))
-    await World({"": WELL}).live(build())
-    for one in wire.heard:
-        blocks = [part for message in one.body["messages"] for part in message["content"]]
-        assert "Remaining budget" in blocks[-1]["text"]
-        assert "cache_control" not in blocks[-1]
-        assert "cache_control" in blocks[-2]
 
 
 async def test_nobody_there(build: Build) -> None:

@@ -77,9 +77,9 @@ class RemoteModel:
     With `tools="auto"` the model is offered tools until the endpoint refuses them or the model
     writes its calls as text; from then on it is asked for JSON.
 
-    `timeout_s` bounds the silence of the server. One that answers nothing at all is given up after
-    twice `probe_s`. An answer has up to `calls_max` calls and `output_tokens_max` tokens; with the
-    question it fits into `context_tokens_max`.
+    `timeout_s` bounds the silence of the server; a server that answers nothing at all is given up
+    after twice `probe_s`. An answer has up to `calls_max` calls and `output_tokens_max` tokens, and
+    fits into `context_tokens_max` with its question.
     """
 
     def __init__(
