@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -47,6 +48,19 @@ async def test_all_that_was_paid_for_counts_on_its_day(ports: Ports, clock: Held
     await ports.journal.append(_thought(Spent(1, 1, 0.5)))
     assert ports.spending.on(NOON) == expected
     assert ports.spending.on(clock.now()) == {"reasoner": Spent(1, 1, 0.5)}
+
+
+async def test_a_turn_that_the_reasoner_took_over_was_paid_to_the_model_of_its_run(
+    ports: Ports,
+) -> None:
+    start = run_started(ticket(run="run-1"))
+    await ports.journal.append(replace(start, payload={**start.payload, "model": "claude"}))
+    await ports.journal.append(_thought(Spent(100, 20, 0.5), by="reasoner"))
+    await ports.journal.append(_thought(Spent(7, 1, 0.125), by="gpt"))
+    assert ports.spending.on(NOON) == {
+        "claude": Spent(100, 20, 0.5),
+        "gpt": Spent(7, 1, 0.125),
+    }
 
 
 async def test_a_day_ends_at_midnight_in_greenwich(ports: Ports, clock: HeldClock) -> None:

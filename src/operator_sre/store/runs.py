@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operator_protocols.domain.budget import Spent
-from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.run_record import RunRecord
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.repository import Repository, insert_row, update_row
 
 __all__ = ["StoredRuns", "StoredSpending", "add_spending", "finish_run", "start_run"]
 
+_REASONER = "reasoner"  # the built-in one, which costs nothing
 _COLUMNS = "SELECT id, ticket, model, state, started_at, finished_at, summary FROM runs"
 
 
@@ -85,8 +86,8 @@ def add_spending(connection: Connection, entry: Entry) -> None:
     if not any(figures):
         return
     model = entry.payload.get("by")
-    if not model or (entry.kind is Kind.REASONING and entry.run):
-        # A turn that the reasoner took over costs what the model of the run was paid before.
+    if not model or model == _REASONER:
+        # A turn that the reasoner took over was paid to the model of the run.
         sql = "SELECT model FROM runs WHERE id = ?"
         row = connection.execute(sql, (plain(entry.run),)).fetchone()
         model = str(row[0]) if row else ""
