@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -23,6 +24,8 @@ ANSWER_BYTES_MAX = 8_000_000
 # Sent where no key is needed, so that no library reads one from the environment.
 NO_KEY = "none"
 _ADDRESSES = ("base_url", "api_base", "azure_endpoint")
+# The name of the type of what closes a generator.
+_CLOSING = "async_generator_athrow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,22 @@ class Line:
         """Close the connections."""
         await self.speaker.__aexit__(None, None, None)
         await self.client.aclose()
+        await _await_abandoned()
+
+
+async def _await_abandoned() -> None:
+    """Wait until the event loop has closed the generators that the libraries have left.
+
+    They stop reading an answer at its last line, or at an error. What is then left of their chain
+    is closed by the event loop, each link in a task that starts when the one before it has ended.
+    """
+    while True:
+        await asyncio.sleep(0)
+        tasks = asyncio.all_tasks()
+        closing = [task for task in tasks if type(task.get_coro()).__name__ == _CLOSING]
+        if not closing:
+            return
+        await asyncio.wait(closing)
 
 
 def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
