@@ -32,7 +32,7 @@ from tests.executor.jobs import new_job, run_in
 from tests.executor.transports.sshd import Sshd, serving_ssh
 from tests.executor.transports.stand_in_kubectl import POD, stand_in_kubectl
 from tests.executor.transports.witness import Witness, witness_in
-from tests.processes.waiting import eventually
+from tests.processes.waiting import eventually, timed_out_after_start
 
 pytestmark = pytest.mark.asyncio
 
@@ -178,10 +178,13 @@ async def test_no_quote_in_a_command_breaks_out_of_it(shell: Shell, tmp_path: Pa
 
 
 async def test_a_command_that_takes_too_long_is_ended(shell: Shell) -> None:
-    result = await _run(shell, "echo begun; sleep 300", timeout_s=1.0)
+    result = await timed_out_after_start(
+        lambda timeout_s: _run(shell, "echo started; sleep 300", timeout_s=timeout_s),
+        lambda result: result.stdout,
+    )
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
     assert result.category is FailureCategory.TIMEOUT
-    assert result.stdout == "begun\n"
+    assert result.stdout == "started\n"
     assert result.duration_s >= 1.0
 
 

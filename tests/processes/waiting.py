@@ -6,12 +6,23 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from operator_sre.processes.identity import process_of, rows
 
-__all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in", "younger_processes"]
+__all__ = [
+    "eventually",
+    "gone",
+    "names_in",
+    "pids_in",
+    "processes_in",
+    "timed_out_after_start",
+    "younger_processes",
+]
+
+T = TypeVar("T")
 
 
 async def eventually(condition: Callable[[], object], *, within_s: float = 100.0) -> None:
@@ -20,6 +31,20 @@ async def eventually(condition: Callable[[], object], *, within_s: float = 100.0
     while not condition():
         assert time.monotonic() < ends, f"not within {within_s} s"
         await asyncio.sleep(0.01)
+
+
+async def timed_out_after_start(
+    run: Callable[[float], Awaitable[T]], has_started: Callable[[T], object]
+) -> T:
+    """What `run` returns for the first time limit that let the command start at all.
+
+    How long a start takes depends on what else the machine does; the limit must not end it before.
+    """
+    for timeout_s in (1.0, 6.0, 36.0):
+        result = await run(timeout_s)
+        if has_started(result):
+            return result
+    raise AssertionError("it did not start within 36 s")
 
 
 def pids_in(file: Path) -> list[int]:

@@ -32,7 +32,7 @@ from operator_sre.processes.runner.wire import (
     decode_request,
 )
 from tests.processes.runners import end_runner, runner_of
-from tests.processes.waiting import eventually, gone, pids_in
+from tests.processes.waiting import eventually, gone, pids_in, timed_out_after_start
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("real_runner")]
 PATH = os.environ["PATH"]
@@ -252,10 +252,12 @@ STUBBORN = {
 @pytest.mark.parametrize("command", STUBBORN.values(), ids=STUBBORN.keys())
 async def test_a_time_out_ends_the_whole_tree(folder: Path, tmp_path: Path, command: str) -> None:
     pids = tmp_path / "pids"
-    order = _order(command.replace("PIDS", str(pids)), timeout_s=1.0)
-    done = await RunnerClient(folder).run(order)
+    line = command.replace("PIDS", str(pids))
+    done = await timed_out_after_start(
+        lambda timeout_s: RunnerClient(folder).run(_order(line, timeout_s=timeout_s)),
+        lambda _: pids_in(pids),
+    )
     assert done.timed_out
-    assert pids_in(pids)
     assert gone(pids_in(pids))
 
 
@@ -430,8 +432,12 @@ async def test_who_forks_and_flees_again_and_again_is_caught(
         f"    open({str(tmp_path / 'alive')!r}, 'w').write(str(time.monotonic()))\n"
         "    time.sleep(0.002)\n"
     )
-    order = _order(f"{clears}{sys.executable} -S {script} & sleep 60", timeout_s=1.0)
-    assert (await RunnerClient(folder).run(order)).timed_out
+    line = f"{clears}{sys.executable} -S {script} & sleep 60"
+    done = await timed_out_after_start(
+        lambda timeout_s: RunnerClient(folder).run(_order(line, timeout_s=timeout_s)),
+        lambda _: (tmp_path / "alive").exists(),
+    )
+    assert done.timed_out
     last = (tmp_path / "alive").stat().st_mtime_ns
     with contextlib.suppress(AssertionError):
         await eventually(lambda: (tmp_path / "alive").stat().st_mtime_ns != last, within_s=0.3)
