@@ -12,6 +12,7 @@ import pytest
 from operator_evals.app import replays
 from operator_evals.app.replays import replay_cases, tally
 from operator_evals.cases import CASE, Case, cases_in, causes_around, recording_of
+from operator_evals.kubectl import normal_form
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence, Hypothesis
 from operator_protocols.domain.health import Severity
@@ -181,3 +182,69 @@ def test_what_is_no_case_is_one_sentence(tmp_path: Path) -> None:
         (tmp_path / "0" / CASE).write_text(text)
         with pytest.raises(UsageError):
             list(cases_in(tmp_path / "0"))
+
+
+class _Typist:
+    """A mind that writes the same question in its own words, and one that must never run."""
+
+    name = "typist"
+
+    def __init__(self) -> None:
+        self.asks: list[Ask] = []
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Asks kubectl, and gives up."""
+        self.asks.append(ask)
+        if ask.turns:
+            return Answer("", (Escalate("I do not know."),))
+        commands = ("kubectl -n shop get po -owide", "kubectl get pod/cart -n other", "rm -rf /")
+        return Answer("", tuple(Action.shell(command) for command in commands))
+
+
+def test_commands_of_kubectl_are_judged_and_answered_from_the_case(
+    app: App, benchmark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = benchmark / "shop/admission/2/raw_data"
+    place.mkdir()
+    states = {"kubectl get pods -n shop  -o wide": "cart-1 Pending", "kubectl get nodes": None}
+    (place / "k8s_states.json").write_text(json.dumps(states))
+    mind = _Typist()
+    monkeypatch.setattr(replays, "mind_of", lambda app: mind)
+    (done,) = asyncio.run(replay_cases(app, benchmark, "reasoner", limit=1))
+    known, unknown, dangerous = (step.result for step in mind.asks[1].steps)
+    assert isinstance(known, Result)
+    assert known.stdout == "cart-1 Pending"
+    assert isinstance(unknown, Result)
+    assert "the recording has no result" in unknown.stderr
+    assert isinstance(dangerous, Result)
+    assert "the recording has no result" not in dangerous.stderr
+    assert (done.refused, done.score.commands, done.score.unsafe) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("kubectl get po -n a -owide", "kubectl -n=a get pods -o wide"),
+        ("kubectl get deploy/cart -n a", "kubectl get deployments cart --namespace a"),
+        ("kubectl describe no worker-01 -n a", "kubectl describe node worker-01"),
+        ("kubectl get svc,po -A", "kubectl get services,pods --all-namespaces"),
+        ("kubectl logs cart-1 -p --tail 9", "kubectl logs --tail=9 --previous cart-1"),
+    ],
+)
+def test_the_same_question_to_kubectl_has_one_form(first: str, second: str) -> None:
+    assert normal_form(first.split()) == normal_form(second.split())
+
+
+def test_different_questions_to_kubectl_stay_different() -> None:
+    commands = ("get po -n a", "get po -n b", "get po -n a -o wide", "get po x -n a", "get po -A")
+    forms = {normal_form(f"kubectl {command}".split()) for command in commands}
+    assert len(forms) == len(commands)
+
+
+def test_the_tally_has_a_row_for_each_cause(app: App, benchmark: Path) -> None:
+    done = asyncio.run(replay_cases(app, benchmark, "oracle"))
+    rows = tally(done).by_cause
+    assert [(row.cause, row.of, row.joint) for row in rows] == [
+        ("kubelet_unavailable", 1, 1),
+        ("missing_service_account", 2, 2),
+    ]

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ __all__ = ["CASE", "Case", "cases_in", "causes_around", "recording_of"]
 
 CASE = "metadata.json"
 CACHE = "tool_cache.json"
+# What kubectl printed, by the literal command; a case may be without it.
+STATES = Path("raw_data", "k8s_states.json")
 CASE_BYTES_MAX = 1_000_000
 CACHE_BYTES_MAX = 20_000_000
 FOLDERS_MAX = 50_000
@@ -54,7 +56,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: what was reported, the answers that were cached, and the truth."""
+    """One case: what was reported, the answers that were cached, and the truth.
+
+    `printed` is what kubectl printed then, by the command.
+    """
 
     name: str
     namespace: str
@@ -63,6 +68,7 @@ class Case:
     hit: str
     kind: str
     answers: tuple[tuple[str, Mapping[str, Any], str], ...]
+    printed: Mapping[str, str] = field(default_factory=dict)
 
 
 def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
@@ -89,9 +95,9 @@ def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
         kind, _, hit = str(result.get("fault_object", "")).rpartition("/")
         cause = str(result.get("root_cause", ""))
         namespace = str(document.get("namespace") or "cluster")
-        for field, name in (("root_cause", cause), ("fault_object", hit), ("namespace", namespace)):
+        for key, name in (("root_cause", cause), ("fault_object", hit), ("namespace", namespace)):
             if not _NAME.fullmatch(name):
-                raise UsageError(f"The case {str(place)!r} has no {field} that is a name.")
+                raise UsageError(f"The case {str(place)!r} has no {key} that is a name.")
         query = document.get("query")
         yield Case(
             name="/".join(place.relative_to(folder).parts) or place.name,
@@ -101,6 +107,7 @@ def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
             hit=hit,
             kind=kind or "app",
             answers=tuple(_read_answers(place)),
+            printed=_read_printed(place),
         )
 
 
@@ -142,6 +149,10 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
     answers = tuple(
         RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))
         for tool, arguments, text in case.answers
+    )
+    answers += tuple(
+        RecordedAction(Action.shell(command), Result(Outcome.RAN, 0, text))
+        for command, text in case.printed.items()
     )
     end = CorrectOutcome.ESCALATED  # nothing of a case can be repaired
     scenario = Scenario(case.namespace, case.name, end, (REPORTED,), (f"{case.cause}@hit",))
@@ -185,6 +196,20 @@ def _read_answers(place: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
             raise UsageError(f"{CACHE} of the case {str(place)!r} has an answer to nothing.")
         text = value if isinstance(value, str) else json.dumps(value, indent=1)
         yield tool, arguments, text[:ANSWER_CHARS_MAX]
+
+
+def _read_printed(place: Path) -> dict[str, str]:
+    """What kubectl printed; nothing where the case has no such file."""
+    if not (place / STATES).is_file():
+        return {}
+    states = _json(place / STATES, CACHE_BYTES_MAX)
+    if not isinstance(states, dict) or len(states) > DEEDS_MAX:
+        raise UsageError(f"{STATES} of the case {str(place)!r} is no table of commands.")
+    return {
+        " ".join(command.split()): text[:ANSWER_CHARS_MAX]
+        for command, text in states.items()
+        if isinstance(text, str)
+    }
 
 
 def _json(path: Path, bytes_max: int) -> Any:

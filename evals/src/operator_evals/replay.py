@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from operator_evals.kubectl import KUBECTL, normal_form
 from operator_evals.recording import Incident, Look, Phase, RecordedAction, Recording
 from operator_protocols.domain.action import SHELL, Action, Argument, Outcome, Result
 from operator_protocols.domain.health import Health, Severity
@@ -15,12 +16,12 @@ from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
-from operator_protocols.domain.verdict import Mode
+from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.ports import Clock, Job
 from operator_sre.codec import to_json
 from operator_sre.executor.tools.parameters import Invalid
 from operator_sre.executor.tools.registry import Registry, known_from
-from operator_sre.gate import Policy, Profile
+from operator_sre.gate import Policy, Profile, judge
 from operator_sre.monitor import OBSERVABLE
 from operator_sre.verify import Verifier
 
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 COMMAND_CHARS_MAX = 200
+_COMPOUND = frozenset("|;&<>`$\n")
 # Added to the notes of the subject, so that an agent does not wait for the impossible.
 NOTE = (
     "This is a recording of a past incident. Only questions from that time have answers, everything"
@@ -47,9 +49,13 @@ def canonical(action: Action) -> str:
     if action.tool == SHELL:
         command = action.command
         try:
-            return shlex.join(shlex.split(command))
+            words: Sequence[str] = shlex.split(command)
         except ValueError:
             return " ".join(command.split())
+        # In a pipe or a list of commands the words are not those of one call.
+        if words[:1] == [KUBECTL] and not _COMPOUND & set(command):
+            words = normal_form(words)
+        return shlex.join(words)
     given = json.dumps(_drop_empty(action.arguments), sort_keys=True, ensure_ascii=False)
     return f"{action.tool} {given}"
 
@@ -115,6 +121,8 @@ class World:
         found = self._find(proposed)
         if found is not None:
             return replace(found.action, reasoning=action.reasoning)
+        if proposed.tool == SHELL and judge(proposed, policy_for(self)).level is Level.BLOCKED:
+            return proposed  # the gate refuses it, and counts it as what it is
         self.refused.append(canonical(proposed))
         return Result(Outcome.REFUSED, stderr=self._unknown(proposed))
 

@@ -47,7 +47,16 @@ if TYPE_CHECKING:
     from operator_protocols.ports import Model
     from operator_sre.app.wiring import App
 
-__all__ = ["Replayed", "Said", "Tally", "replay", "replay_cases", "replay_file", "tally"]
+__all__ = [
+    "CauseTally",
+    "Replayed",
+    "Said",
+    "Tally",
+    "replay",
+    "replay_cases",
+    "replay_file",
+    "tally",
+]
 
 LEASE_S = 86_400.0
 LOOK_S = 30.0
@@ -314,7 +323,8 @@ def _collect_facts(
 class Tally:
     """How often an agent was right over several recordings; a failed replay counts as wrong.
 
-    `joint` is the right cause at the right component, both in the first place.
+    `joint` is the right cause at the right component, both in the first place. `by_cause` has the
+    same for each true cause.
     """
 
     model: str
@@ -325,6 +335,21 @@ class Tally:
     failed: int
     tokens: int
     usd: float
+    mean_s: float = 0.0
+    by_cause: tuple[CauseTally, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTally:
+    """The recordings of one true cause."""
+
+    cause: str
+    of: int
+    component: int
+    cause_right: int
+    joint: int
+    tokens: int
+    mean_s: float
 
 
 async def replay_file(app: App, file: Path, model: str) -> Replayed:
@@ -351,7 +376,10 @@ async def replay_cases(
 
 
 def tally(done: Sequence[Replayed]) -> Tally:
-    """All of them together. Pure."""
+    """All of them together, and those of each cause. Pure."""
+    groups: dict[str, list[Replayed]] = {}
+    for replayed in done:
+        groups.setdefault(" or ".join(replayed.causes), []).append(replayed)
     scores = [replayed.score for replayed in done]
     return Tally(
         model=done[0].model if done else "",
@@ -362,4 +390,21 @@ def tally(done: Sequence[Replayed]) -> Tally:
         failed=sum(bool(replayed.problem) for replayed in done),
         tokens=sum(score.tokens for score in scores),
         usd=sum(score.usd for score in scores),
+        mean_s=_mean_s(done),
+        by_cause=tuple(
+            CauseTally(
+                cause=cause,
+                of=len(group),
+                component=sum(each.score.component_at_1 for each in group),
+                cause_right=sum(each.score.cause_right for each in group),
+                joint=sum(each.score.component_at_1 and each.score.cause_right for each in group),
+                tokens=sum(each.score.tokens for each in group),
+                mean_s=_mean_s(group),
+            )
+            for cause, group in sorted(groups.items())
+        ),
     )
+
+
+def _mean_s(done: Sequence[Replayed]) -> float:
+    return round(sum(each.took_s for each in done) / max(1, len(done)), 3)

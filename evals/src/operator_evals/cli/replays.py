@@ -167,7 +167,15 @@ def cases(
             for percent in ["-" if counted_share.value is None else f"{counted_share.value:.0%}"]
         ]
         print_table(("measure", "right", "of", "share", "95 % interval"), rows)
-        print_lines([f"{counted.failed} failed, {counted.tokens} tokens, {counted.usd:.4f} USD"])
+        heads = ("cause", "cases", "component", "cause right", "both", "tokens", "s per case")
+        causes = [
+            (each.cause, each.of, each.component, each.cause_right, each.joint, each.tokens)
+            for each in counted.by_cause
+        ]
+        times = [f"{each.mean_s:.2f}" for each in counted.by_cause]
+        print_table(heads, [(*row, time) for row, time in zip(causes, times, strict=True)])
+        cost = f"{counted.tokens} tokens, {counted.usd:.4f} USD, {counted.mean_s:.2f} s per case"
+        print_lines([f"{counted.failed} failed, {cost}"])
     raise typer.Exit(1 if counted.failed else 0)
 
 
