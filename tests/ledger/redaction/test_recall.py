@@ -8,6 +8,9 @@ from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.generator import CONTEXTS, samples
 from tests.ledger.redaction.measuring import Recall, leaks, measure_recall
 
+# The first test measures for all, with one core or less.
+pytestmark = pytest.mark.timeout(900)
+
 HELD_OUT_SEED = 902_411
 EACH = 120
 
