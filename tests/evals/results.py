@@ -9,12 +9,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from operator_evals.app.generated import load_generated
+from operator_evals.app.generated import Tally, load_generated
 from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
 from operator_evals.database import PUBLISHED
 from operator_evals.score import Share
 
-__all__ = ["AGENT", "DOCUMENTS", "GENERATED", "RESULTS", "campaigns", "filled", "tables_in"]
+__all__ = [
+    "AGENT",
+    "DOCUMENTS",
+    "GENERATED",
+    "RESULTS",
+    "campaigns",
+    "filled",
+    "tables_in",
+    "tally_table",
+]
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "evals" / "results"
@@ -51,11 +60,13 @@ def filled(text: str) -> str:
 
 
 def _generated() -> str:
+    """The table of the published generated faults."""
+    paths = sorted(GENERATED.glob(f"*{PUBLISHED}"))
+    return tally_table([load_generated(path, path.stem, AGENT).tally for path in paths])
+
+
+def tally_table(tallies: Sequence[Tally]) -> str:
     """One column for each subject, one line for each outcome of its generated faults."""
-    tallies = [
-        load_generated(path, path.stem, AGENT).tally
-        for path in sorted(GENERATED.glob(f"*{PUBLISHED}"))
-    ]
     rows = [
         ("cases", *(str(one.trials) for one in tallies)),
         ("seeds", *(f"{one.first_seed} to {one.last_seed}" for one in tallies)),
