@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
 from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import ALONE_GROUPS, COMPANY_EVERY, Lull
+from operator_sre.store.writer import ALONE_GROUPS, COMPANY_EVERY
 from tests.contract.clock import HeldClock
 from tests.contract.verified import verified
 
@@ -204,44 +203,3 @@ async def test_a_thought_that_cost_something_leaves_a_row(desk: _Desk) -> None:
     assert rows_follow(draft)
     await asyncio.gather(*(desk.writer.append(draft) for _ in range(3)))
     assert desk.reader.rows("SELECT model, tokens_in FROM spending") == [("m", 21)]
-
-
-SOON_S = 0.001
-LONG_S = 10.0
-
-
-def _left_s(lull: Lull) -> float:
-    """How long the next lull can be used."""
-    until = lull.wait(limit_s=LONG_S, share=0.5)
-    assert until is not None
-    return until - time.perf_counter()
-
-
-def test_nobody_writes_when_there_is_no_lull() -> None:
-    assert Lull().wait(limit_s=SOON_S, share=1.0) is None
-
-
-def test_a_lull_that_nobody_waited_for_is_not_remembered() -> None:
-    lull = Lull()
-    with lull:
-        pass
-    assert lull.wait(limit_s=SOON_S, share=1.0) is None
-
-
-def test_a_lull_can_be_used_for_less_than_it_usually_takes() -> None:
-    lull, over = Lull(), threading.Event()
-    taken_s: list[float] = []
-
-    def write() -> None:
-        while not over.is_set():
-            began = time.perf_counter()
-            with lull:
-                over.wait(0.02)
-            taken_s.append(time.perf_counter() - began)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    left_s = [_left_s(lull) for _ in range(20)]
-    over.set()
-    writer.join()
-    assert 0.0 < max(left_s) < max(taken_s)
