@@ -18,7 +18,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon docker.io fish
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test quick check lint style test-system test-crash test-faults test-slow \
-	repeat size voice tables gallery lock clean
+	repeat size voice tables gallery dist lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -61,6 +61,7 @@ help:
 	@echo 'make voice        words and names that plain ones replace (ARGS=docs lists them)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs again, of a real incident'
+	@echo 'make dist         build the wheels of all distributions into dist/ (ARGS=FOLDER)'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
@@ -141,6 +142,10 @@ gallery:
 	@$(call ready,all)
 	@.venv/bin/python -m tests.faces.gallery
 	@.venv/bin/python -m tests.faces.web.gallery
+
+dist:
+	@$(call ready,all)
+	@.venv/bin/python .ci/dist.py $(ARGS)
 
 lock:
 	@$(fit)

@@ -221,6 +221,7 @@ DOCUMENTS: dict[str, Shape] = {
             {"event": str, "proven": bool, "home": str, "ending": Ending},
         )
     ),
+    "docs": OneOf(({"topics": [{"topic": str, "title": str}]}, {"topic": str, "text": str})),
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
     "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(views.Opinions)},
     "eval compare": _COMPARED,

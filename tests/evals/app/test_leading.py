@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_evals.app.campaigns import Wanted, campaign_of, code_revision
+from operator_evals.app.campaigns import Wanted, campaign_of
 from operator_evals.app.leader import Leader, lead_campaign
 from operator_evals.app.worker import take_trials
 from operator_evals.campaign import Campaign, Scenario, Variant
@@ -31,6 +31,7 @@ from operator_sre.app.wiring.engines import TrialQueue, trials_of
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
 from operator_sre.engine.trials import trial_queue
+from operator_sre.release import code_revision
 from tests.contract.postgres import database_in, shared_server
 from tests.processes.waiting import eventually
 

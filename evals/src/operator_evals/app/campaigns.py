@@ -6,17 +6,14 @@ import fcntl
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 
-import operator_sre
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Campaign, Mind, Planned, variant_named
@@ -40,6 +37,7 @@ from operator_sre.app.models import is_offline, key_state
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.plugins import find_plugin
+from operator_sre.release import code_revision
 
 __all__ = [
     "Jobs",
@@ -49,59 +47,12 @@ __all__ = [
     "campaign_from_file",
     "campaign_of",
     "check_campaign",
-    "code_revision",
     "database_path",
     "held_alone",
     "ledger_folder",
     "machine_of",
     "run_campaign",
 ]
-
-GIT_S_MAX = 10.0
-DISTRIBUTION = "operator-sre"
-CHANGED = "+"
-_OURS = Path(operator_sre.__file__).resolve()
-
-
-def code_revision(file: Path = _OURS) -> str:
-    """The commit that this file is of, with a `+` where the tree differs; else the version."""
-    # A folder of packages may lie in the checkout of something else, which does not know our file.
-    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
-        return _version()
-    commit = _git(file.parent, "rev-parse", "--verify", "HEAD")
-    changed = _git(file.parent, "status", "--porcelain", "--untracked-files=normal")
-    if not commit or changed is None:
-        return _version()
-    return commit + (CHANGED if changed else "")
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """What git says; None where there is none, or it refuses."""
-    # No user settings and no other repository; reading must neither wait for a lock nor take one.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    command = ("git", "-c", "core.fsmonitor=false", *words)
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_S_MAX,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
-
-
-def _version() -> str:
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return operator_sre.__version__
-
 
 FOLDER = "evals"
 FILE = "eval.db"

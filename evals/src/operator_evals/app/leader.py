@@ -16,7 +16,6 @@ from operator_evals.app.campaigns import (
     begin_campaign,
     bundle_name,
     check_campaign,
-    code_revision,
     database_path,
     held_alone,
     ledger_folder,
@@ -38,6 +37,7 @@ from operator_sre.app.wiring.engines import (
 )
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
+from operator_sre.release import code_revision
 
 __all__ = ["Leader", "lead_campaign"]
 

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from operator_evals.app.campaigns import Jobs, bundle_name, check_campaign, code_revision
+from operator_evals.app.campaigns import Jobs, bundle_name, check_campaign
 from operator_evals.app.trial_process import Children
 from operator_evals.campaign import Campaign, Mind, Planned
 from operator_evals.facts import TrialFacts, TrialState
@@ -30,6 +30,7 @@ from operator_sre.app.wiring.engines import TrialQueue, trials_of
 from operator_sre.clock import SystemClock
 from operator_sre.codec import from_json, to_json
 from operator_sre.config import Config
+from operator_sre.release import code_revision
 
 __all__ = [
     "Did",

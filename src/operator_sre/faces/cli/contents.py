@@ -60,6 +60,7 @@ NOUNS = {
     "pack": "operator_sre.faces.cli.project",
     "install": "operator_sre.faces.cli.project",
     "config": "operator_sre.faces.cli.config",
+    "docs": "operator_sre.faces.cli.docs",
     "completion": "operator_sre.faces.cli.completion",
 }
 # Nouns that other distributions bring, and the extra that installs each.
@@ -120,5 +121,6 @@ SENTENCES = {
     "pack": "Pack a project into one signed file.",
     "install": "Verify a packed project and unpack it into a new directory.",
     "config": "Show and trust settings.",
+    "docs": "List the pages of the documentation, or print one as Markdown.",
     "completion": "Print a completion script for bash, zsh or fish.",
 }

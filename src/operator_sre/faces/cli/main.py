@@ -101,9 +101,9 @@ def _be_strict(noun: typer.Typer) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from operator_sre import __version__
+        from operator_sre.release import describe_version
 
-        typer.echo(f"operator {__version__}")
+        typer.echo(f"operator {describe_version()}")
         raise typer.Exit
 
 
@@ -128,7 +128,10 @@ def _globals(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks on errors.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print version and commit."
+        ),
     ] = False,
 ) -> None:
     valued = {"home": home, "store": store_url, "mode": mode}
