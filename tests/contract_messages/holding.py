@@ -13,7 +13,7 @@ __all__ = ["CLI", "HOW", "file_name", "held_to_schema", "schema_name", "strict"]
 
 CLI = Path(__file__).parents[2] / "docs" / "schemas" / "cli"
 HOW = (
-    "say in tests/contract_messages/cli_shapes.py what it prints, then run:"
+    "declare it in operations/documents.py, or in cli/documents.py of its distribution; then run:"
     " python -m tests.contract_messages.schemas"
 )
 _VALUED = ("--home", "--store", "--mode", "--log-format", "--log-level")

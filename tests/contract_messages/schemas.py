@@ -14,12 +14,13 @@ from typing import Any
 
 from operator_sre.contract import messages
 from operator_sre.contract.messages import Message
-from operator_sre.contract.schemas import document_schema
-from tests.contract_messages.cli_shapes import ALIKE, DOCUMENTS
+from operator_sre.contract.schemas import Shape, document_schema
+from operator_sre.operations.documents import ALIKE, all_documents
 from tests.contract_messages.holding import file_name
 
-__all__ = ["FOLDER", "METHODS", "all_schemas", "broken", "main", "promises", "text_of"]
+__all__ = ["DOCUMENTS", "FOLDER", "METHODS", "all_schemas", "broken", "main", "promises", "text_of"]
 
+DOCUMENTS: dict[str, Shape] = all_documents()
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
 Schema = dict[str, Any]
 _NAMES = {

@@ -80,6 +80,14 @@ def test_every_page_of_the_documentation_is_in_the_wheel(installed: Path, tmp_pa
     assert shown.strip() == (docs / "subjects" / "etcd.md").read_text().strip()
 
 
+def test_a_schema_is_that_of_the_documentation(installed: Path, tmp_path: Path) -> None:
+    done = _run(installed, "docs", "--schema", "operator tickets  list", home=tmp_path)
+    file = ROOT / "docs" / "schemas" / "cli" / "tickets-list.json"
+    assert json.loads(done.stdout) == json.loads(file.read_text())
+    done = _run(installed, "docs", "--schema", "ticket list", home=tmp_path)
+    assert "Did you mean 'tickets list'?" in done.stderr
+
+
 def test_a_misspelled_topic_names_the_nearest(installed: Path, tmp_path: Path) -> None:
     done = _run(installed, "docs", "gats", home=tmp_path)
     assert done.returncode == 2

@@ -34,3 +34,12 @@ __all__ = [
     "maintenance_of",
     "open_app",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The types of reports at run time, which only schemas need."""
+    if name not in {"CheckReport", "Difference"}:
+        raise AttributeError(name)
+    from operator_sre.store import rebuild
+
+    return getattr(rebuild, name)

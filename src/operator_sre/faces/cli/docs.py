@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -18,11 +20,17 @@ SEE_ALL = "List all topics with: operator docs"
 
 def docs(
     topic: Annotated[str, typer.Argument(help="The page, such as gate or subjects/etcd.")] = "",
+    schema: Annotated[
+        str, typer.Option(help="Print the JSON schema of what a command prints with --json.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """List the pages of the documentation, or print one as Markdown."""
     from operator_sre.release import documentation, read_pages
 
+    if schema:
+        _print_schema(" ".join(schema.split()).removeprefix("operator "), as_json=as_json)
+        return
     folder = documentation()
     if folder is None:
         raise NotFoundError(
@@ -32,11 +40,7 @@ def docs(
     pages = read_pages(folder)
     topic = topic.removeprefix("docs/").removesuffix(".md")
     if topic and topic not in pages:
-        near = difflib.get_close_matches(topic, pages, n=1)
-        raise NotFoundError(
-            f"No page is called {topic!r}.",
-            next_step=f"Did you mean {near[0]!r}? {SEE_ALL}" if near else SEE_ALL,
-        )
+        raise _not_found(f"No page is called {topic!r}.", topic, pages, SEE_ALL)
     if topic:
         text = (folder / f"{topic}.md").read_text(encoding="utf-8")
         if as_json:
@@ -48,3 +52,24 @@ def docs(
         print_json({"topics": topics})
     else:
         print_table(("topic", "title"), list(pages.items()))
+
+
+def _print_schema(command: str, *, as_json: bool) -> None:
+    from operator_sre.contract.schemas import document_schema
+    from operator_sre.operations.documents import all_documents
+
+    documents = all_documents()
+    if command not in documents:
+        problem = f"No command is called {command!r}."
+        raise _not_found(problem, command, documents, "List all commands with: operator --help")
+    found = document_schema(f"operator {command} --json", documents[command])
+    if as_json:
+        print_json({"command": command, "schema": found})
+    else:
+        print_lines(json.dumps(found, indent=1, ensure_ascii=False).splitlines())
+
+
+def _not_found(problem: str, name: str, known: Iterable[str], otherwise: str) -> NotFoundError:
+    near = difflib.get_close_matches(name, known, n=1)
+    step = f"Did you mean {near[0]!r}? {otherwise}" if near else otherwise
+    return NotFoundError(problem, next_step=step)

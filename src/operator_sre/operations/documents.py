@@ -1,21 +1,17 @@
-"""What every verb prints with --json: the types of it, from which docs/schemas/cli is made.
+"""What every command prints with --json: the types from which docs/schemas/cli is made.
 
-A verb that is not here has no schema, and a test says so. Name it as it is typed, with the fields
-of its document; then run: python -m tests.contract_messages.schemas
+The commands of other distributions have a module like this one. A test names each command that is
+missing. After a change run: python -m tests.contract_messages.schemas
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal
 
-from operator_evals.app import generated, recordings, replays, views, worker
-from operator_evals.campaign import Scenario
-from operator_evals.conductor import Outcome as CampaignOutcome
-from operator_evals.generated.case import Case
-from operator_lab.app import deployments, rig_logs, rigs
-from operator_lab.demo.story import Ending
 from operator_protocols.domain.action import Action, Left, Outcome, Usage
 from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.category import ErrorCategory, FailureCategory, NextAction
@@ -52,6 +48,7 @@ from operator_sre.app import (
     workers,
     workflows,
 )
+from operator_sre.app.wiring import CheckReport, Difference
 from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
 from operator_sre.gate import Way
@@ -60,22 +57,21 @@ from operator_sre.gate.policy.difference import Effect
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.ledger.verify import Report
 from operator_sre.operations import all_operations
-from operator_sre.store.rebuild import CheckReport, Difference
 from operator_sre.telemetry.spans import Span
 
-__all__ = ["ALIKE", "CONFIRMATION", "DOCUMENTS", "ERROR"]
+__all__ = ["ALIKE", "DOCUMENTS", "all_documents"]
 
-ERROR, CONFIRMATION = "error", "confirmation"
+# Distributions with commands of their own.
+_OTHERS = ("operator_lab.cli.documents", "operator_evals.cli.documents")
 _ENTRY = {"entry": Entry}
-_COMPARED = {"comparisons": list[views.Comparison]}
 _LISTENING = {"listening": list[str]}
 _TICKET = {"ticket": Ticket}
-_TOLD = {"error": {"category": ErrorCategory, "message": str, "next_action": NextAction}}
+_ERROR = {"error": {"category": ErrorCategory, "message": str, "next_action": NextAction}}
 _PURGE = {"would_purge": Maybe({"entries": int, "tickets": int, "size_bytes": int})}
-# What a verb prints instead of its own document: when it fails, and when a person has to say yes.
+# What any command may print instead: an error, or a confirmation that is required.
 ALIKE: dict[str, Shape] = {
-    ERROR: _TOLD,
-    CONFIRMATION: (messages.ConfirmationRequirement, _PURGE),
+    "error": _ERROR,
+    "confirmation": (messages.ConfirmationRequirement, _PURGE),
 }
 _VERDICT = {
     "command": str,
@@ -150,8 +146,6 @@ _RULE = {name: it if name in _ALWAYS else Maybe(it) for name, it in fields_of(Po
 _PATTERN = {"pattern": Pattern}
 _SECRETS = {"secrets": list[secrets.SecretView]}
 _SECRET = {"secret": secrets.SecretView}
-_RIG = {"rig": rigs.RigView}
-_HIT = {"fault": str, "target": str}
 
 _CALLS = (
     {"call": Literal["act"], "with": Action},
@@ -177,9 +171,6 @@ DOCUMENTS: dict[str, Shape] = {
     },
     "validate": messages.ValidateAgentProjectResponse,
     "summarize": messages.SummarizeRunResponse,
-    "eval cases": {"tally": replays.Tally, "cases": list[replays.Replayed]},
-    "eval record": {"recorded": recordings.Kept},
-    "eval replay": {"replayed": replays.Replayed},
     "explain-failure": messages.ExplainFailureResponse,
     "explain-denial": messages.ExplainPolicyDenialResponse,
     "porter test": {"porter": porter.Behind},
@@ -187,9 +178,7 @@ DOCUMENTS: dict[str, Shape] = {
     "timeline": messages.GetRunTimelineResponse,
     "next-action": messages.NextActionResponse,
     **dict.fromkeys(("agent start", "monitor run", "notify run", "up", "workers run"), _ENTRY),
-    **dict.fromkeys(
-        ("alerts serve", "eval viewer", "mcp", "porter serve", "serve", "web"), _LISTENING
-    ),
+    **dict.fromkeys(("alerts serve", "mcp", "porter serve", "serve", "web"), _LISTENING),
     "alerts list": {"alerts": list[Alert]},
     "approvals show": {"approval": Approval, "binding": str, "left_s": float, "outlook": _OUTLOOK},
     "audit anchor": {"anchor": {"seq": int, "hash": str, "at": datetime, "key": str}},
@@ -207,45 +196,14 @@ DOCUMENTS: dict[str, Shape] = {
         "confirmation": Confirmation,
         "requirement": messages.ConfirmationRequirement,
     },
-    "demo": OneOf(
+    "docs": OneOf(
         (
-            {
-                "event": str,
-                "elapsed_s": float,
-                "step": str,
-                "text": str,
-                "details": list[str],
-                "audit_seq": Maybe(int),
-                "payload": Maybe(Mapping[str, Any]),
-            },
-            {"event": str, "proven": bool, "home": str, "ending": Ending},
+            {"topics": [{"topic": str, "title": str}]},
+            {"topic": str, "text": str},
+            {"command": str, "schema": Mapping[str, Any]},
         )
     ),
-    "docs": OneOf(({"topics": [{"topic": str, "title": str}]}, {"topic": str, "text": str})),
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
-    "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(views.Opinions)},
-    "eval compare": _COMPARED,
-    "eval compare-baseline": _COMPARED,
-    "eval compare-variants": _COMPARED,
-    "eval export": {"file": str, "format": str},
-    "eval faults": {"faults": list[Scenario]},
-    "eval fuzz": OneOf(
-        (
-            {"seed": int, "outcome": generated.Ending},
-            {"tally": generated.Tally},
-            {"case": Case, "outcome": generated.Ending},
-        )
-    ),
-    "eval list": {"campaigns": list[views.CampaignView]},
-    "eval report": {"campaign": str, "file": str, "trials": int},
-    "eval run": OneOf(({"trial": views.TrialFacts}, {"outcome": CampaignOutcome})),
-    "eval show": OneOf(
-        (
-            {"campaign": views.CampaignView, "trials": list[views.Scored]},
-            {"trial": views.Scored},
-        )
-    ),
-    "eval work": {"did": worker.Did},
     "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
     "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
     "health": {"health": health.HealthView},
@@ -273,31 +231,11 @@ DOCUMENTS: dict[str, Shape] = {
     },
     "hub approve": {"approval": Approval},
     "hub listen": {"message": hub.Message},
-    "deploy local down": {
-        "subject": str,
-        "project": str | None,
-        "down": bool,
-        "volumes": bool,
-    },
-    "deploy local logs": {"subject": str, "lines": list[str]},
-    "deploy local restart": {"deployment": deployments.DeploymentView},
-    "deploy local status": {"deployment": deployments.DeploymentView},
-    "deploy local up": {"deployment": deployments.DeploymentView},
     "hub pending": {"actions": list[hub.PendingAction]},
     "hub request": {"action": str},
     "hub result": {"result": hub.ActionResult},
     "init": {"project": project.Made},
     "install": {"installed": bundles.Installed},
-    "lab break": {"subject": str, **_HIT},
-    "lab down": {"subject": str | None, "down": bool},
-    "lab faults": {"faults": list[rigs.FaultView]},
-    "lab heal": {"subject": str, "fault": Maybe(str), "target": Maybe(str), "healed": [_HIT]},
-    "lab logs": OneOf(
-        ({"subject": str, "logs": list[rig_logs.LogView]}, {"target": str, "line": str})
-    ),
-    "lab restart": {"subject": str, "restarted": list[str]},
-    "lab status": _RIG,
-    "lab up": _RIG,
     "models list": {"models": list[models.ModelView]},
     "models test": {"tried": models.Tried},
     "models transcript": OneOf(({"answers": [_ANSWER]}, {"file": str, "count": int})),
@@ -357,6 +295,15 @@ DOCUMENTS: dict[str, Shape] = {
     "tools run": OneOf((_CALLED, _FORESEEN)),
     "tools show": {"tool": _TOOL},
     # It is for people only, and tells programs so.
-    "tui": _TOLD,
+    "tui": _ERROR,
     "workers list": {"workers": list[workers.WorkerView]},
 }
+
+
+def all_documents() -> dict[str, Shape]:
+    """What every installed command prints, by its noun and verb."""
+    found = dict(DOCUMENTS)
+    for name in _OTHERS:
+        if find_spec(name.partition(".")[0]) is not None:
+            found |= import_module(name).DOCUMENTS
+    return found
