@@ -51,6 +51,11 @@ def test_a_command_that_only_reads_reaches_nobody_and_writes_nothing(command: st
         ("nc -zv db 5432", ("db",)),
         ("psql -c 'select 1'", ("localhost",)),
         ("redis-cli info", ("localhost",)),
+        ("valkey-cli info", ("localhost",)),
+        ("mariadb-admin status", ("localhost",)),
+        ("rabbitmqctl list_queues", ("localhost",)),
+        ("rabbitmq-diagnostics status", ("localhost",)),
+        ("supervisorctl status", ()),  # by its socket alone
         ("kubectl get pods", None),  # its own settings say which server
         ("chronyc tracking", ("localhost:323",)),
         ("curl -s http://a:1/ && curl -s http://b:2/", ("a:1", "b:2")),
@@ -67,6 +72,10 @@ def test_only_hosts_of_the_command_are_reached(command: str, hosts: tuple[str, .
         ("docker ps", "/run/docker.sock", "docker"),
         ("psql -c 'select 1'", "/run/postgresql/.s.PGSQL.*", "psql"),
         ("mysqladmin status", "/run/mysqld/mysqld.sock", "mysqladmin"),
+        ("mariadb-admin status", "/run/mysqld/mysqld.sock", "mariadb-admin"),
+        ("valkey-cli info", "/run/valkey/*", "valkey-cli"),
+        ("supervisorctl status", "/run/supervisor.sock", "supervisorctl"),
+        ("resolvectl status", "/run/systemd/resolve/io.systemd.Resolve", "resolvectl"),
     ],
 )
 def test_a_service_is_asked_by_its_own_program(command: str, socket: str, program: str) -> None:
@@ -157,6 +166,8 @@ def test_what_a_program_opens_though_it_only_looks_is_declared(command: str, pat
         ("ping -c 1 localhost", Ability.ECHO),
         ("iptables -L -n", Ability.FIREWALL),
         ("tail -n 5 /var/log/nginx/error.log", Ability.FILES),
+        ("namei -l /etc/hosts", Ability.FILES),
+        ("sha256sum /etc/hosts", Ability.FILES),
     ],
 )
 def test_what_a_program_needs_is_declared(command: str, ability: Ability) -> None:
@@ -169,7 +180,17 @@ def test_an_approved_command_is_held_off_our_own_files_only() -> None:
     assert verdict.confinement == Confinement(writes=None, hosts=None)
 
 
-@pytest.mark.parametrize("command", ["sudo systemctl restart nginx", "mount -a", "strace -p 1"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sudo systemctl restart nginx",
+        "mount -a",
+        "strace -p 1",
+        "chroot /srv/image ls",
+        "nsenter -t 1 -m ls",
+        "su -c uptime",
+    ],
+)
 def test_what_walls_would_prevent_is_judged_only(command: str) -> None:
     verdict = _verdict(command)
     assert verdict.level is not Level.SAFE
@@ -183,6 +204,12 @@ def test_what_a_rule_of_the_policy_calls_safe_may_write() -> None:
     verdict = judge(Action.shell("mkdir /srv/x"), policy, person=True)
     assert verdict.level is Level.SAFE
     assert verdict.confinement == Confinement(writes=None, hosts=None)
+
+
+@pytest.mark.parametrize("text", ["at", "chroot", "perf", "unshare"])
+def test_a_word_that_is_no_program_does_not_open_the_walls(text: str) -> None:
+    confinement = _verdict(f"mkdir {text}").confinement
+    assert confinement == Confinement(writes=None, hosts=None)
 
 
 def test_nothing_is_declared_of_nothing() -> None:

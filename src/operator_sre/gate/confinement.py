@@ -37,7 +37,7 @@ _SERVED_HERE = frozenset(
     {
         *("chronyc", "docker", "docker-compose", "etcdctl", "mariadb", "mariadb-admin"),
         *("mongosh", "mysql", "mysqladmin", "pg_isready", "psql", "rabbitmqctl"),
-        *("rabbitmq-diagnostics", "redis-cli", "supervisorctl", "valkey-cli"),
+        *("rabbitmq-diagnostics", "redis-cli", "valkey-cli"),
     }
 )
 _SERVER_OF = "the server of "

@@ -33,6 +33,8 @@ _RULES = {
     "": ("unproven", Risk.MEDIUM),
 }
 _MARKS = frozenset(_RULES) - {""}
+# The marks of commands that change nothing: they read secrets, or ask other hosts.
+_READING = frozenset("?>")
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user and requires approval.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
 _NO_VENV = Rule("venv", Level.REVIEW, "The path does not look like a virtual environment.")
@@ -74,7 +76,7 @@ def judge(
     findings = read(script, scene, tables())
     unproven = any(finding.reason for finding in findings)
     rules: dict[tuple[str, str], Rule] = {}
-    risks, reversible = {Risk.LOW}, None
+    risks = {Risk.LOW}
     if script.trouble:
         rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
     if action.venv and not _VENV.fullmatch(action.venv):
@@ -89,9 +91,12 @@ def judge(
     if (script.trouble or unproven) and is_fork_bomb(line):
         rules["fork_bomb", ""] = FORK_BOMB
         risks.add(Risk.CRITICAL)
+    reversals: set[bool | None] = set()
     for finding in findings:
         is_reversible = _add_rules(finding, policy, rules, risks)
-        reversible = is_reversible if is_reversible is not None else reversible
+        changes = finding.reason and _mark(finding.reason) not in _READING
+        if changes or is_reversible is not None:
+            reversals.add(is_reversible)
     strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
     level = strictest.level if strictest else Level.SAFE
     score = score_of((finding.simple for finding in findings), level=level)
@@ -122,7 +127,7 @@ def judge(
         writes=tuple(dict.fromkeys(scene.writes)),
         network=tuple(dict.fromkeys(scene.network)),
         sensitive=tuple(dict.fromkeys(scene.sensitive)),
-        reversible=True if level is Level.SAFE else reversible,
+        reversible=level is Level.SAFE or _worst(reversals),
         confinement=confinement,
         unenforced="" if confinement is not None else UNENFORCED,
     )
@@ -140,10 +145,9 @@ def _add_rules(
     if spoken and not reason:  # built-in rules explain what is not proven
         spoken = [rule for rule in spoken if rule.level is Level.BLOCKED or not rule.is_built_in]
     mark, before = _mark(reason), len(rules)
-    trusted, reversible = False, None
+    trusted = False
     for rule in spoken:
         risks.add(rule.risk)
-        reversible = rule.reversible if rule.reversible is not None else reversible
         if rule.level is Level.SAFE:
             trusted = not simple.privileged
         else:
@@ -158,7 +162,14 @@ def _add_rules(
         rules["sudo", ""] = _SUDO
     elif simple.privileged and (len(rules) > before or reason) and (spoken or mark in ("~", "!")):
         rules["sudo_change", ""] = _SUDO_CHANGE
-    return reversible
+    return _worst({rule.reversible for rule in spoken if rule.reversible is not None})
+
+
+def _worst(reversals: set[bool | None]) -> bool | None:
+    """Whether all of them can be reversed; None where that is not known of one."""
+    if False in reversals:
+        return False
+    return True if reversals == {True} else None
 
 
 def _confinement_of_question(
@@ -169,7 +180,7 @@ def _confinement_of_question(
     None where it is not known to only read: a reason hides the reasons behind it.
     """
     marks = {_mark(finding.reason) for finding in findings if finding.reason}
-    if not marks or not marks <= {"?", ">"}:
+    if not marks or not marks <= _READING:
         return None
     scene = Scene(_NO_SECRETS, lambda host: True, anywhere=True, cwd=action.cwd)
     again = read(script, scene, tables())

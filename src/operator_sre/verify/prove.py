@@ -27,11 +27,11 @@ class _Holding:
 
     def note(self, keys: Iterable[str], now: float, at: datetime, *, well: bool) -> float | None:
         """For how long all of these have held; None when they do not hold."""
-        known = self.starts if well else {}
-        self.starts = {key: known.get(key, (now, at)) for key in keys} if well else {}
-        return (
-            now - max((start for start, _ in self.starts.values()), default=now) if well else None
-        )
+        if not well:
+            self.starts = {}
+            return None
+        self.starts = {key: self.starts.get(key, (now, at)) for key in keys}
+        return now - max((start for start, _ in self.starts.values()), default=now)
 
     def since(self) -> datetime | None:
         """When the last of them began to hold."""
