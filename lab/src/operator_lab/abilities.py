@@ -38,8 +38,13 @@ class Breakable(Handle):
     async def kill(self, target: str) -> None:
         """End a target by SIGKILL; nothing starts it again."""
         process = self._running(target)
+
+        def has_exited() -> bool:
+            child = self._children()[target]
+            return not alive(process) and child.state is ChildState.EXITED
+
         await self._control.signal(target, "KILL")
-        await self._until(lambda: self._has_exited(target, process), f"{target!r} does not die")
+        await self._until(has_exited, f"{target!r} does not die")
         await self._tell_links()
 
     async def restart(self, target: str) -> Process:
@@ -159,7 +164,14 @@ class Breakable(Handle):
         await self._control.stop(target)
         name = aside(target)
         await self._control.start(name)
-        await self._until(lambda: self._holds(name, port), f"No process takes the port {port}")
+
+        def holds() -> bool:
+            process = self._process(name)
+            if process is None:
+                raise RigError(f"No process could be started on the port {port}.")
+            return listens(process, port) is not False and is_taken(port)
+
+        await self._until(holds, f"No process takes the port {port}")
         await self._tell_links()
 
     async def vacate(self, target: str) -> None:
@@ -259,16 +271,6 @@ class Breakable(Handle):
         """Let the links notice at once who listens and who does not."""
         if self.manifest().links and self._process(LINKS) is not None:
             await self._change(lambda rules: rules)
-
-    def _has_exited(self, target: str, process: Process) -> bool:
-        child = self._children()[target]
-        return not alive(process) and child.state is ChildState.EXITED
-
-    def _holds(self, name: str, port: int) -> bool:
-        process = self._process(name)
-        if process is None:
-            raise RigError(f"No process could be started on the port {port}.")
-        return listens(process, port) is not False and is_taken(port)
 
     async def _ready(self, target: str, state: Supervision) -> Process:
         layout = self.layout()

@@ -310,28 +310,29 @@ class _Link:
 
     async def open(self) -> None:
         """Accept; OSError when another process has the port."""
+
+        def add(wire: Wire) -> None:
+            if self._links.count() >= WIRES_MAX:
+                wire.close()
+                return
+            self.wires.add(wire)
+            self._links.judge(self, [wire])
+
+        def accept() -> asyncio.Protocol:
+            wire = Wire(self.to, opened=add)
+            wire.ended = self.wires.discard
+            wire.refused = self._links.look_soon
+            return wire.caller
+
         if self._server is None:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(self._wire, HOST, self.listen, backlog=BACKLOG)
+            self._server = await loop.create_server(accept, HOST, self.listen, backlog=BACKLOG)
 
     def close(self) -> None:
         """Refuse, as a port without a listener does; open connections go on."""
         if self._server is not None:
             self._server.close()
             self._server = None
-
-    def _wire(self) -> asyncio.Protocol:
-        wire = Wire(self.to, opened=self._add_wire)
-        wire.ended = self.wires.discard
-        wire.refused = self._links.look_soon
-        return wire.caller
-
-    def _add_wire(self, wire: Wire) -> None:
-        if self._links.count() >= WIRES_MAX:
-            wire.close()
-            return
-        self.wires.add(wire)
-        self._links.judge(self, [wire])
 
 
 class Links:

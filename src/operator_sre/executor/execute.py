@@ -106,13 +106,19 @@ class Executor:
             beginning = asyncio.ensure_future(
                 self.intents.begin(permit, self.limits(), initiator=self.initiator)
             )
+
+            async def take_back() -> None:
+                with contextlib.suppress(OperatorError):  # without an intent there is no end
+                    cancelled = Result(Outcome.CANCELLED, stderr=NOT_BEGUN)
+                    await self.intents.end(await beginning, cancelled)
+
             try:
                 intent = await asyncio.shield(beginning)
             except BaseException as error:
                 if prepared is not None:
                     prepared.drop()
                 if isinstance(error, asyncio.CancelledError):
-                    await asyncio.shield(self._take_back(beginning))
+                    await asyncio.shield(take_back())
                 raise
         except PermitError as error:
             data = {BUSY: True} if error.busy else {}
@@ -136,10 +142,6 @@ class Executor:
             where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
             log.warning("%s: exit %s", result.outcome, result.exit_code, extra=where)
         return result, await self.intents.end(intent, result)
-
-    async def _take_back(self, beginning: Awaitable[Entry]) -> None:
-        with contextlib.suppress(OperatorError):  # without an intent there is nothing to end
-            await self.intents.end(await beginning, Result(Outcome.CANCELLED, stderr=NOT_BEGUN))
 
     async def recover(self, intent: Entry) -> tuple[Result, Entry]:
         """Find out what became of an intent whose operator is gone, and record it.

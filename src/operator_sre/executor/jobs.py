@@ -38,7 +38,12 @@ class RunningJobs:
         ended: set[int] = set()
         # Again, for what was started while the others were being ended.
         for _ in range(LOOKS_MAX):
-            trees = tuple(self._trees())
+            # A pid may have been reused, so the start time and the mark identify the process.
+            trees = tuple(
+                Tree(claim.process, mark=mark_of(claim.id))
+                for claim in live_claims(self.folder)
+                if claim.boot == boot_id()
+            )
             living = _signal_all(trees, signal.SIGTERM)
             if not living:
                 break
@@ -60,12 +65,6 @@ class RunningJobs:
             except OSError:
                 return False  # none listens: there is no command either
         return bool(struct.unpack("3i", credentials)[0] == 0)
-
-    def _trees(self) -> Iterator[Tree]:
-        for claim in live_claims(self.folder):
-            if claim.boot == boot_id():
-                # A pid may have been reused, so the start time and the mark identify the process.
-                yield Tree(claim.process, mark=mark_of(claim.id))
 
 
 def _signal_all(trees: Sequence[Tree], number: int) -> set[int]:

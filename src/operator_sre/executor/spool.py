@@ -22,7 +22,11 @@ class Spool:
     def keep(self, path: Path, digest: str) -> None:
         """Take a whole output in; old ones make room first."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._forget()
+        oldest = time.time() - KEPT_S
+        for old in self.folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
+                if old.stat().st_mtime < oldest:
+                    old.unlink()
         with contextlib.suppress(OSError):  # it was taken before, or there is no room
             path.replace(self.folder / digest)
             os.utime(self.folder / digest)
@@ -32,10 +36,3 @@ class Spool:
         path = self.folder / digest
         known = len(digest) == hashlib.sha256().digest_size * 2 and digest.isalnum()
         return path if known and path.is_file() else None
-
-    def _forget(self) -> None:
-        oldest = time.time() - KEPT_S
-        for path in self.folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
-                if path.stat().st_mtime < oldest:
-                    path.unlink()

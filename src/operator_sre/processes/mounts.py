@@ -89,7 +89,11 @@ def enter_namespace(volumes: Sequence[Volume]) -> str:
     # Tried by a child first, because there is no way back out of a namespace.
     child = os.fork()
     if child == 0:
-        os._exit(_try_to_enter(volumes))
+        try:
+            _enter(volumes)
+        except OSError as problem:
+            os._exit(problem.errno or 1)
+        os._exit(0)
     _, status = os.waitpid(child, 0)
     number = os.waitstatus_to_exitcode(status)
     if number != 0:
@@ -97,14 +101,6 @@ def enter_namespace(volumes: Sequence[Volume]) -> str:
         return f"this user may not mount file systems, not even in its own namespace ({why})"
     _enter(volumes)
     return ""
-
-
-def _try_to_enter(volumes: Sequence[Volume]) -> int:
-    try:
-        _enter(volumes)
-    except OSError as problem:
-        return problem.errno or 1
-    return 0
 
 
 def _enter(volumes: Sequence[Volume]) -> None:

@@ -226,7 +226,12 @@ class Nursery:
         except (OSError, ValueError) as problem:
             code = NOT_FOUND if isinstance(problem, FileNotFoundError) else CANNOT_RUN
             ward.child = Child(order.name, ChildState.EXITED, None, code, restarts)
-            _note(order, f"cannot be started: {problem}")
+            log.error("%s cannot be started: %s", order.name, problem)
+            try:
+                with _open_log(order) as output:
+                    output.write(f"{order.name} cannot be started: {problem}\n".encode())
+            except OSError as failure:
+                log.warning("%s has no log: %s", order.name, failure)
             self._changed()
             return False
         ward.tree = Tree(process, mark=ward.mark)
@@ -269,12 +274,3 @@ def _open_log(order: Supervised) -> IO[bytes]:
     finally:
         os.seteuid(os.getuid())
         os.setegid(group)
-
-
-def _note(order: Supervised, text: str) -> None:
-    log.error("%s %s", order.name, text)
-    try:
-        with _open_log(order) as output:
-            output.write(f"{order.name} {text}\n".encode())
-    except OSError as problem:
-        log.warning("%s has no log: %s", order.name, problem)

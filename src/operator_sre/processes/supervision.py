@@ -131,22 +131,20 @@ class Supervision:
                 supervisor=Process(**record["supervisor"]),
                 socket=record["socket"],
                 mark=record["mark"],
-                children=tuple(_child(each) for each in record["children"]),
+                children=tuple(
+                    Child(
+                        name=each["name"],
+                        state=ChildState(each["state"]),
+                        process=None if each["process"] is None else Process(**each["process"]),
+                        exit_code=each["exit_code"],
+                        restarts=each["restarts"],
+                    )
+                    for each in record["children"]
+                ),
                 unmounted=record.get("unmounted", ""),
             )
         except (ValueError, TypeError, KeyError) as problem:
             raise RigError(f"The state of the supervisor cannot be read: {problem}.") from problem
-
-
-def _child(record: Mapping[str, Any]) -> Child:
-    process = record["process"]
-    return Child(
-        name=record["name"],
-        state=ChildState(record["state"]),
-        process=None if process is None else Process(**process),
-        exit_code=record["exit_code"],
-        restarts=record["restarts"],
-    )
 
 
 def write_orders(

@@ -110,18 +110,15 @@ class Supervisor:
             await asyncio.sleep(ORPHANS_POLL_S)
             self._nursery.reap()
         self._nursery.reap()
-        self._clean()
-        self._over.set()
-
-    def _clean(self) -> None:
-        """Unmount and remove everything, because our owner may be dead."""
+        # Everything is unmounted and removed, because our owner may be dead.
         try:
             unmount_below([self._directory, *map(Path, self._removes)])
         except OSError as problem:
             log.warning("cannot unmount: %s", problem)
-            return
-        for place in self._removes:
-            shutil.rmtree(place, ignore_errors=True)
+        else:
+            for place in self._removes:
+                shutil.rmtree(place, ignore_errors=True)
+        self._over.set()
 
     def _owner_spoke(self) -> None:
         if not os.read(STDIN, 4096):

@@ -114,28 +114,25 @@ class StoredObservations:
             insert_row(transaction.connection, "observations", row)
             self._added += 1
             if self._added % FORGET_EVERY == 0:
-                self._forget(transaction)
+                # All subjects, because some may have no new observations.
+                connection = transaction.connection
+                subjects = connection.execute("SELECT DISTINCT subject FROM observations")
+                for (known,) in subjects.fetchall():
+                    connection.execute(
+                        "DELETE FROM observations WHERE subject = ? AND at <"
+                        " (SELECT min(at) FROM (SELECT at FROM observations WHERE subject = ?"
+                        " ORDER BY at DESC LIMIT ?) AS kept)",
+                        (known, known, self._kept),
+                    )
+                if self._kept_s is not None:
+                    oldest = (transaction.now() - timedelta(seconds=self._kept_s)).timestamp()
+                    connection.execute("DELETE FROM observations WHERE at < ?", (oldest,))
 
         await self._writer.write(change)
 
     def keep(self, *, kept: int, kept_s: float | None) -> None:
         """Set the retention: how many observations of each subject, and for how long."""
         self._kept, self._kept_s = kept, kept_s
-
-    def _forget(self, transaction: Transaction) -> None:
-        # All subjects, because some may have no new observations.
-        connection = transaction.connection
-        subjects = connection.execute("SELECT DISTINCT subject FROM observations")
-        for (subject,) in subjects.fetchall():
-            connection.execute(
-                "DELETE FROM observations WHERE subject = ? AND at <"
-                " (SELECT min(at) FROM (SELECT at FROM observations WHERE subject = ?"
-                " ORDER BY at DESC LIMIT ?) AS kept)",
-                (subject, subject, self._kept),
-            )
-        if self._kept_s is not None:
-            oldest = transaction.now() - timedelta(seconds=self._kept_s)
-            connection.execute("DELETE FROM observations WHERE at < ?", (oldest.timestamp(),))
 
     def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
         """The newest observations of a subject, newest first."""

@@ -60,7 +60,18 @@ def make_move(transaction: Transaction, number: int, move: Move) -> Ticket:
         case MoveKind.COMMENT:
             payload = {"text": move.reason}
         case MoveKind.REOPEN:
-            _must_be_free(transaction, ticket)
+            rows = transaction.rows(
+                "SELECT others.ticket FROM violations JOIN violations AS others"
+                " ON others.key = violations.key AND others.live = 1 AND others.ticket <> ?"
+                " WHERE violations.ticket = ? LIMIT 1",
+                (ticket.id, ticket.id),
+            )
+            for (other,) in rows:
+                raise ConflictError(
+                    f"Ticket {other} covers the same violation,"
+                    f" so {ticket.id} stays {ticket.state}.",
+                    next_step=f"See: operator tickets show {other}",
+                )
             payload["attempts"] = 0
         case _:
             pass
@@ -102,21 +113,6 @@ def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
             return ticket.state is TicketState.CLOSED
         case MoveKind.REOPEN:
             return ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
-
-
-def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
-    """ConflictError when another live ticket covers one of its violations."""
-    rows = transaction.rows(
-        "SELECT others.ticket FROM violations JOIN violations AS others"
-        " ON others.key = violations.key AND others.live = 1 AND others.ticket <> ?"
-        " WHERE violations.ticket = ? LIMIT 1",
-        (ticket.id, ticket.id),
-    )
-    for (other,) in rows:
-        raise ConflictError(
-            f"Ticket {other} covers the same violation, so {ticket.id} stays {ticket.state}.",
-            next_step=f"See: operator tickets show {other}",
-        )
 
 
 def _take(transaction: Transaction, ticket: Ticket, move: Move) -> None:

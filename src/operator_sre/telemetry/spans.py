@@ -131,25 +131,24 @@ class _Story:
                 return self._make_span("prove", before, entry, held, at=entry)
             case Kind.RUN_FINISHED:
                 if self.root is not None and not self.over:  # a second end says nothing new
-                    return self._end_run(self.root, entry)
+                    self.over = True
+                    about = {
+                        "gen_ai.operation.name": "invoke_agent",
+                        "gen_ai.agent.name": SERVICE,
+                        "gen_ai.provider.name": self.provider_of(self.model),
+                        "gen_ai.request.model": self.model,
+                        "gen_ai.conversation.id": _word(entry.run),
+                        "gen_ai.usage.input_tokens": self.tokens_in,
+                        "gen_ai.usage.output_tokens": self.tokens_out,
+                        "operator.cost.usd": self.usd,
+                        "operator.run.turns": self.turns,
+                        "operator.run.state": _word(entry.payload.get("state")),
+                    }
+                    error = _word(entry.payload.get("category"))
+                    return self._make_span(
+                        f"invoke_agent {SERVICE}", self.root, entry, about, error=error
+                    )
         return None
-
-    def _end_run(self, root: Entry, entry: Entry) -> Span:
-        self.over = True
-        about: Attributes = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": SERVICE,
-            "gen_ai.provider.name": self.provider_of(self.model),
-            "gen_ai.request.model": self.model,
-            "gen_ai.conversation.id": _word(entry.run),
-            "gen_ai.usage.input_tokens": self.tokens_in,
-            "gen_ai.usage.output_tokens": self.tokens_out,
-            "operator.cost.usd": self.usd,
-            "operator.run.turns": self.turns,
-            "operator.run.state": _word(entry.payload.get("state")),
-        }
-        error = _word(entry.payload.get("category"))
-        return self._make_span(f"invoke_agent {SERVICE}", root, entry, about, error=error)
 
     def _end_turn(self, entry: Entry, before: Entry) -> Span:
         spent: Mapping[str, Any] = entry.payload.get("spent") or {}

@@ -205,7 +205,25 @@ class _Director:
         crew: Crew | None = None
         beside: list[asyncio.Task[None]] = []
         try:
-            rig = await self._cluster()
+            app, subject = self._app, self._plan.subject
+            self._tell(Begun(1))
+            self._say("rig", f"starting a real {subject} on private ports ...")
+            parts = parts_of(find_plugin(subject))
+            self._tell(
+                Picture(
+                    self._look,
+                    tuple(
+                        TargetView(part.name, part.kind, "starting", None, "", None, "", "")
+                        for part in parts
+                    ),
+                    None,
+                )
+            )
+            rig = await own_rig(app, subject)
+            for target in rig_status(app, subject).targets:
+                process = f"pid {target.pid}" if target.pid else "container"
+                where = f"{target.name:8} {target.kind:6} {process} port {target.port}"
+                self._say("rig", where, kind="rig_up")
             beside.append(asyncio.create_task(self._pictures()))
             await self._until_healthy()
             self._tell(Begun(1, ready=True))
@@ -280,28 +298,6 @@ class _Director:
             )
         )
         await self._cue(len(CHAPTERS) + 1)
-
-    async def _cluster(self) -> AnyRig:
-        app, subject = self._app, self._plan.subject
-        self._tell(Begun(1))
-        self._say("rig", f"starting a real {subject} on private ports ...")
-        parts = parts_of(find_plugin(subject))
-        self._tell(
-            Picture(
-                self._look,
-                tuple(
-                    TargetView(part.name, part.kind, "starting", None, "", None, "", "")
-                    for part in parts
-                ),
-                None,
-            )
-        )
-        rig = await own_rig(app, subject)
-        for target in rig_status(app, subject).targets:
-            process = f"pid {target.pid}" if target.pid else "container"
-            where = f"{target.name:8} {target.kind:6} {process} port {target.port}"
-            self._say("rig", where, kind="rig_up")
-        return rig
 
     async def _until_healthy(self) -> None:
         """A demo on a rig that was never well would show nothing."""

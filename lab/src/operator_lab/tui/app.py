@@ -155,8 +155,18 @@ class DemoApp(App[Ending | None]):
         """Five panels between a head and a foot."""
         yield Static(id="head")
         with Horizontal(id="top"):
-            yield Drawn(self._draw_cluster, id="cluster")
-            workload = Drawn(self._draw_workload, id="workload")
+            yield Drawn(
+                lambda width, height: cluster_text(
+                    self.stage.targets, self.stage.broken, width, height
+                ),
+                id="cluster",
+            )
+            workload = Drawn(
+                lambda width, height: traffic_text(
+                    self.stage.traffic, self.stage.answered, width, height
+                ),
+                id="workload",
+            )
             workload.border_title = "workload"
             yield workload
         with Horizontal(id="middle"):
@@ -276,9 +286,15 @@ class DemoApp(App[Ending | None]):
 
     def action_ask(self) -> None:
         """Show the question that waits, if there is one."""
+
+        def take_answer(yes: bool | None) -> None:
+            request = self.stage.request
+            if yes is not None and request is not None:
+                self._answer(request.id, yes)
+
         request = self.stage.request
         if request is not None and not isinstance(self.screen, AskScreen):
-            self.push_screen(AskScreen(request), self._take_answer)
+            self.push_screen(AskScreen(request), take_answer)
 
     def action_leave(self) -> None:
         """Quit: with the ending, or before there is one."""
@@ -287,11 +303,6 @@ class DemoApp(App[Ending | None]):
     def action_stop(self) -> None:
         """Ctrl-C, as it would be without us."""
         self.script.stop()
-
-    def _take_answer(self, yes: bool | None) -> None:
-        request = self.stage.request
-        if yes is not None and request is not None:
-            self._answer(request.id, yes)
 
     @work
     async def _answer(self, approval: str, yes: bool) -> None:
@@ -330,14 +341,32 @@ class DemoApp(App[Ending | None]):
         for alarm, name in _ALARMS.items():
             monitor.set_class(stage.alarm is alarm, name)
         monitor.border_title = Content(f"monitor · {stage.alarm.value}")
-        self._paint_agent()
-        self._paint_narration()
-
-    def _draw_cluster(self, width: int, height: int) -> Text:
-        return cluster_text(self.stage.targets, self.stage.broken, width, height)
-
-    def _draw_workload(self, width: int, height: int) -> Text:
-        return traffic_text(self.stage.traffic, self.stage.answered, width, height)
+        roomy = self.size.height >= ROOMY_ROWS
+        hypotheses, verdicts = self._base("#hypotheses"), self._base("#verdicts")
+        hypotheses.set_class(bool(stage.hypotheses) and roomy, "some")
+        verdicts.set_class(bool(stage.verdicts) and roomy, "some")
+        hypotheses.display, verdicts.display = bool(stage.hypotheses), bool(stage.verdicts)
+        # Before the first row the panels are empty, and as wide as all around them.
+        width = self.screen_stack[0].query_one("#thoughts").size.width
+        limit = 4 if roomy else 2
+        diagnosis = stage.diagnosis if roomy else ""
+        hypotheses.update(hypotheses_text(stage.hypotheses, diagnosis, width, limit))
+        verdicts.update(verdicts_text(stage.verdicts, width, 5 if roomy else 2))
+        title = f"agent · {clean(stage.action)}" if stage.action else "agent"
+        # As content, because in a plain text brackets would be obeyed.
+        self.screen_stack[0].query_one("#agent").border_title = Content(title)
+        narration = self.screen_stack[0].query_one("#narration")
+        counting = stage.count is not None
+        narration.set_class(counting, "counting")
+        self.screen_stack[0].query_one("#count", Digits).update(str(stage.count or ""))
+        chapter = stage.chapter
+        narration.border_title = Content(f"{stage.place} {clean(chapter.title)}")
+        narration.border_subtitle = Content(clean(self._hint or self._next()))
+        text = Text(chapter.text)
+        if counting:
+            text = Text(f"Fault in {stage.count} ...", "bold red")
+        self._base("#story").update(text)
+        self._base("#steps").update(steps_text(chapter, stage.done))
 
     def _base(self, name: str) -> Static:
         return self.screen_stack[0].query_one(name, Static)
@@ -363,37 +392,6 @@ class DemoApp(App[Ending | None]):
             foot.append(f" {key} ", "bold")
             foot.append(f"{meaning}  ")
         self._base("#foot").update(foot)
-
-    def _paint_agent(self) -> None:
-        stage, roomy = self.stage, self.size.height >= ROOMY_ROWS
-        hypotheses, verdicts = self._base("#hypotheses"), self._base("#verdicts")
-        hypotheses.set_class(bool(stage.hypotheses) and roomy, "some")
-        verdicts.set_class(bool(stage.verdicts) and roomy, "some")
-        hypotheses.display, verdicts.display = bool(stage.hypotheses), bool(stage.verdicts)
-        # Before the first row the panels are empty, and as wide as all around them.
-        width = self.screen_stack[0].query_one("#thoughts").size.width
-        limit = 4 if roomy else 2
-        diagnosis = stage.diagnosis if roomy else ""
-        hypotheses.update(hypotheses_text(stage.hypotheses, diagnosis, width, limit))
-        verdicts.update(verdicts_text(stage.verdicts, width, 5 if roomy else 2))
-        title = f"agent · {clean(stage.action)}" if stage.action else "agent"
-        # As content, because in a plain text brackets would be obeyed.
-        self.screen_stack[0].query_one("#agent").border_title = Content(title)
-
-    def _paint_narration(self) -> None:
-        stage = self.stage
-        narration = self.screen_stack[0].query_one("#narration")
-        counting = stage.count is not None
-        narration.set_class(counting, "counting")
-        self.screen_stack[0].query_one("#count", Digits).update(str(stage.count or ""))
-        chapter = stage.chapter
-        narration.border_title = Content(f"{stage.place} {clean(chapter.title)}")
-        narration.border_subtitle = Content(clean(self._hint or self._next()))
-        text = Text(chapter.text)
-        if counting:
-            text = Text(f"Fault in {stage.count} ...", "bold red")
-        self._base("#story").update(text)
-        self._base("#steps").update(steps_text(chapter, stage.done))
 
     def _next(self) -> str:
         """What the key for going on would do."""

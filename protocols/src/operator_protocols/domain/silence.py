@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta
 from fnmatch import fnmatchcase
 
 __all__ = ["DAYS", "Silence", "Window"]
@@ -63,7 +63,9 @@ class Window:
 
     def span(self, at: datetime) -> tuple[datetime, datetime] | None:
         """From when until when it is open at this moment; None when it is not."""
-        zone = _zone(self.zone)
+        from zoneinfo import ZoneInfo  # few need it, and everybody would wait for it
+
+        zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)
         today = at.astimezone(zone).date()
         for back in range(int(self.for_s // 86_400) + 2):
             day = today - timedelta(days=back)
@@ -84,9 +86,3 @@ class Window:
             for target in self.targets
             for invariant in self.invariants
         )
-
-
-def _zone(name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo  # few need it, and everybody would wait for it
-
-    return UTC if name == "UTC" else ZoneInfo(name)

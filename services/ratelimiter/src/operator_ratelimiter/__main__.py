@@ -20,14 +20,7 @@ _LISTEN_BACKLOG = 2048
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns 0, or exits with one sentence when it cannot start."""
     settings = parse_settings(argv)
-    listener = _open_listener(settings)
-    configure_logging()
-    _serve(replace(settings, port=listener.getsockname()[1]), listener)
-    return 0
-
-
-def _open_listener(settings: Settings) -> socket.socket:
-    """Listen now: that alone decides whether the port is free, and early callers wait in line."""
+    # Listen now: that alone decides whether the port is free, and early callers wait in line.
     try:
         found = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -43,7 +36,9 @@ def _open_listener(settings: Settings) -> socket.socket:
         raise SystemExit(f"cannot listen to {where}: {error.strerror or error}.") from error
     # Accepted connections inherit this; without it an answer in two segments waits 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    configure_logging()
+    _serve(replace(settings, port=listener.getsockname()[1]), listener)
+    return 0
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:

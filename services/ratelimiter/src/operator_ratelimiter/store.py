@@ -179,7 +179,21 @@ class Store:
         while True:
             found = await self._sentinels.primary(self._at)
             if found != self._at:
-                await self._move(found)
+                # Calls under way at the old store end as they may.
+                host, port = found
+                parts = urlsplit(self._settings.store_url)
+                credentials, at, _ = parts.netloc.rpartition("@")
+                place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                old, self._at = self._client, found
+                self._client = self._open(
+                    urlunsplit(parts._replace(netloc=f"{credentials}{at}{place}"))
+                )
+                log.warning("the primary is now %s, and no longer %s", place, self.address)
+                self.address = f"{place}{parts.path}"
+                self.moves += 1
+                self._answers, self._lost = None, "not asked yet"
+                self._refused = self._undecided = None
+                await old.aclose()
             self._doubt.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.sentinel_poll_s):
@@ -256,21 +270,6 @@ class Store:
             lib_version=None,
         )
         return client
-
-    async def _move(self, found: Address) -> None:
-        """Use another store from now on; calls under way at the old one end as they may."""
-        host, port = found
-        parts = urlsplit(self._settings.store_url)
-        credentials, at, _ = parts.netloc.rpartition("@")
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        old, self._at = self._client, found
-        self._client = self._open(urlunsplit(parts._replace(netloc=f"{credentials}{at}{place}")))
-        log.warning("the primary is now %s, and no longer %s", place, self.address)
-        self.address = f"{place}{parts.path}"
-        self.moves += 1
-        self._answers, self._lost = None, "not asked yet"
-        self._refused = self._undecided = None
-        await old.aclose()
 
     async def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
         """While the store is lost one caller at a time tries it; the others need not wait."""

@@ -112,7 +112,15 @@ class _Running:
                     wait_s = min(LATE_S if is_over else QUIET_S, ends - time.monotonic())
                     chunk = await pieces.next(wait_s)
                     if chunk == b"" or (chunk is None and is_over):
-                        return await self._exit_code()
+                        # The stream may end a moment before the engine knows the exit code.
+                        for pause_s in (0.0, 0.02, 0.1, 0.5, 1.0, 2.0):
+                            await asyncio.sleep(pause_s)
+                            seen = await self._look()
+                            if not seen.running and seen.exit_code is not None:
+                                return seen.exit_code
+                        raise EngineError(
+                            "Docker does not know the exit code of the command.", sent=True
+                        )
                     is_over = chunk is None and not (await self._look()).running
                     for number, piece in frames.feed(chunk or b""):
                         self._kept[number].feed(piece)
@@ -124,15 +132,6 @@ class _Running:
 
     async def _look(self) -> Exec:
         return (await self._engine.ask("GET", f"/exec/{self._id}/json")).read(Exec)
-
-    async def _exit_code(self) -> int:
-        """The stream may end a moment before the engine knows the exit code."""
-        for pause_s in (0.0, 0.02, 0.1, 0.5, 1.0, 2.0):
-            await asyncio.sleep(pause_s)
-            seen = await self._look()
-            if not seen.running and seen.exit_code is not None:
-                return seen.exit_code
-        raise EngineError("Docker does not know the exit code of the command.", sent=True)
 
     def result(self, outcome: Outcome, exit_code: int, duration_s: float, note: str = "") -> Result:
         """The outcome, with all the output."""

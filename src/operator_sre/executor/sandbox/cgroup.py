@@ -113,7 +113,10 @@ class Cgroups:
                         _remove_folder(folder)
 
     def _plan(self, name: str, limits: Limits) -> list[tuple[Path, dict[str, str]]]:
-        owned = self._memberships()
+        owned: dict[str, str] = {}  # the group we are in, by its controller; version 2 has no name
+        with contextlib.suppress(OSError):
+            rows = [line.split(":", 2) for line in self._own.read_text().splitlines()]
+            owned = {each: row[2] for row in rows if len(row) == 3 for each in row[1].split(",")}
         if all((self._root / controller).is_dir() for controller in _CONTROLLERS):
             memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
             if Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists():
@@ -154,13 +157,6 @@ class Cgroups:
             if parent
             else []
         )
-
-    def _memberships(self) -> dict[str, str]:
-        """Controller -> the group we are in; the second version has no name."""
-        with contextlib.suppress(OSError):
-            rows = [line.split(":", 2) for line in self._own.read_text().splitlines()]
-            return {each: row[2] for row in rows if len(row) == 3 for each in row[1].split(",")}
-        return {}
 
     def _under(self, mount: Path, own: str) -> Path:
         """Our own group, so that its limits hold for the box as well."""

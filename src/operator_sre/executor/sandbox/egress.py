@@ -30,7 +30,11 @@ class Egress:
     """Carries connections to the listed hosts and refuses all others, which it remembers."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        self._allowed = {pair for host in hosts for pair in _pairs(host)}
+        self._allowed = {
+            (host, each)
+            for host, port in map(_split, hosts)
+            for each in (_PORTS if port is None else (port,))
+        }
         self._refused: dict[str, None] = {}
         self._open: set[asyncio.Task[None]] = set()
 
@@ -42,7 +46,16 @@ class Egress:
     @asynccontextmanager
     async def serve(self, path: Path, *, owner: int = 0) -> AsyncIterator[None]:
         """Listen on this socket, which only its owner may use."""
-        server = await asyncio.start_unix_server(self._begin, str(path), limit=HEAD_BYTES_MAX)
+
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(self._open) >= CONNECTIONS_MAX:
+                writer.close()
+                return
+            task = asyncio.create_task(self._serve(reader, writer))
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+
+        server = await asyncio.start_unix_server(begin, str(path), limit=HEAD_BYTES_MAX)
         _give(path, owner)
         try:
             yield
@@ -70,14 +83,6 @@ class Egress:
             for address in addresses
             if _is_public(address) or (address, port) in self._allowed
         )
-
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -160,11 +165,6 @@ def _split(text: str) -> tuple[str, int | None]:
     if port is not None and not 0 < int(port) < 65536:
         raise ValueError(f"{port} is not a valid port")
     return host if address is None else str(address), None if port is None else int(port)
-
-
-def _pairs(text: str) -> list[tuple[str, int]]:
-    host, port = _split(text)
-    return [(host, each) for each in (_PORTS if port is None else (port,))]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

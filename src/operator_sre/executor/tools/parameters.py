@@ -94,7 +94,13 @@ class Invalid:
 
 def validate(spec: ToolSpec, arguments: Mapping[str, object]) -> Validated | Invalid:
     """The arguments as the tool takes them, or all that is wrong with them. Pure."""
-    errors = [_unknown(str(name), spec) for name in arguments if spec.parameter(str(name)) is None]
+    names = [parameter.name for parameter in spec.parameters]
+    takes = f" It takes {', '.join(names) or 'nothing'}."
+    errors = [
+        f"{_quote(name)} is not a parameter.{near(name, names) or takes}"
+        for name in map(str, arguments)
+        if name not in names
+    ]
     fitting: dict[str, Argument] = {}
     for parameter in spec.parameters:
         value = arguments.get(parameter.name)
@@ -168,12 +174,6 @@ def near(name: str, valid: Iterable[str]) -> str:
     """The nearest of some names as a question, or ""."""
     found = difflib.get_close_matches(name[:SHOWN_MAX], list(valid), n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""
-
-
-def _unknown(name: str, spec: ToolSpec) -> str:
-    names = [parameter.name for parameter in spec.parameters]
-    hint = near(name, names) or f" It takes {', '.join(names) or 'nothing'}."
-    return f"{_quote(name)} is not a parameter.{hint}"
 
 
 def _wrong(parameter: Parameter, value: object) -> Iterator[str]:

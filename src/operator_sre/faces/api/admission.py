@@ -13,7 +13,6 @@ from operator_sre.faces.api.response import problem, refuse
 from operator_sre.faces.servers.admission import Refusal, TokenDesk
 
 if TYPE_CHECKING:
-    from fastapi import Response
     from starlette.types import ASGIApp, Scope
 
     from operator_sre.faces.servers.admission import Admitted
@@ -92,20 +91,18 @@ class ApiFace:
 
     def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
         """The error document."""
-        return problem(refusal.error) if refusal.error else _answer(refusal)
+        if refusal.error:
+            return problem(refusal.error)
+        headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
+        if refusal.wait_s:
+            headers["retry-after"] = str(refusal.wait_s)
+        category = _CATEGORIES.get(refusal.status, ErrorCategory.POLICY_VALIDATION_FAILED)
+        action = _ACTIONS[refusal.status]
+        return refuse(
+            refusal.status, refusal.message, category=category, action=action, headers=headers
+        )
 
     def note(self, scope: Scope, status: int, took_s: float) -> bool:
         """Count the request."""
         self.counts.take(status, took_s)
         return True
-
-
-def _answer(refusal: Refusal) -> Response:
-    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
-    if refusal.wait_s:
-        headers["retry-after"] = str(refusal.wait_s)
-    category = _CATEGORIES.get(refusal.status, ErrorCategory.POLICY_VALIDATION_FAILED)
-    action = _ACTIONS[refusal.status]
-    return refuse(
-        refusal.status, refusal.message, category=category, action=action, headers=headers
-    )

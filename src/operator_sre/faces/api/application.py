@@ -81,10 +81,10 @@ def application(
         scrape_metrics
     )
     app.router.routes.extend(metrics.routes)
-    app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(HTTPException, _answer_unknown)
-    app.add_exception_handler(OperatorError, _answer_failure)
-    app.add_exception_handler(Exception, _answer_broken)
+    app.add_exception_handler(RequestValidationError, _answer_error)
+    app.add_exception_handler(HTTPException, _answer_error)
+    app.add_exception_handler(OperatorError, _answer_error)
+    app.add_exception_handler(Exception, _answer_error)
     counts, refusals = Counts(), Refusals(home)
     state = app.state
     state.home, state.refusals, state.counts = home, refusals, counts
@@ -138,26 +138,19 @@ async def _answer_alive() -> Response:
     return answer({"status": "ok", "schema_version": SCHEMA_VERSION})
 
 
-async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = " ".join(str(part) for part in first["loc"])
-    return refuse(422, f"{where[:200]}: {first['msg']}.")
-
-
-async def _answer_unknown(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    messages = {404: "Not found: no such route.", 405: "Method not allowed on this route."}
-    text = messages.get(error.status_code, "The request cannot be served.")
-    return refuse(error.status_code, text, headers=error.headers)
-
-
-async def _answer_failure(request: Request, error: Exception) -> Response:
-    assert isinstance(error, OperatorError)
-    return problem(error)
-
-
-async def _answer_broken(request: Request, error: Exception) -> Response:
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The document of what went wrong."""
+    match error:
+        case RequestValidationError():
+            first = error.errors()[0]
+            where = " ".join(str(part) for part in first["loc"])
+            return refuse(422, f"{where[:200]}: {first['msg']}.")
+        case HTTPException():
+            messages = {404: "Not found: no such route.", 405: "Method not allowed on this route."}
+            text = messages.get(error.status_code, "The request cannot be served.")
+            return refuse(error.status_code, text, headers=error.headers)
+        case OperatorError():
+            return problem(error)
     log.error("a request failed: %s %s: %r", request.method, type(error).__name__, str(error)[:500])
     category, action = ErrorCategory.AGENT_RUNTIME_EXCEPTION, NextAction.RERUN
     message = "Internal error. See the log of the server."

@@ -127,10 +127,15 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what there is, then what comes, until the other side is gone."""
+
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
         headers = self.raw_headers
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._feed.begin(self._token)
-        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        gone = asyncio.ensure_future(wait_for_disconnect())
         telling = asyncio.ensure_future(self._tell(send))
         try:
             await asyncio.wait([gone, telling], return_when=asyncio.FIRST_COMPLETED)
@@ -141,6 +146,9 @@ class EventStream(Response):
             await asyncio.gather(gone, telling, return_exceptions=True)
 
     async def _tell(self, send: Send) -> None:
+        def is_valid_now(home: App) -> bool:
+            return any(row.id == self._token.id for row in find(home, every=False))
+
         feed, loop = self._feed, asyncio.get_running_loop()
         spoke_at = asked_at = loop.time()
         ends = spoke_at + STREAM_S_MAX
@@ -149,7 +157,7 @@ class EventStream(Response):
         while not feed.closing and not is_last and loop.time() < ends:
             if loop.time() - asked_at >= ASK_AGAIN_S:
                 asked_at = loop.time()
-                is_valid = await ask(feed.home, _counts, self._token)
+                is_valid = await ask(feed.home, is_valid_now)
             # Read after the question above, so that a listener that is up to date learns why.
             found = await ask(feed.home, behind, self._after, limit=PAGE)
             page, is_last = up_to_revocation(found, self._token)
@@ -229,13 +237,3 @@ def _pieces(page: Iterable[Entry]) -> Iterator[bytes]:
 async def _send(send: Send, data: bytes) -> None:
     async with asyncio.timeout(SEND_S_MAX):
         await send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _counts(home: App, token: Token) -> bool:
-    """Whether an admitted token is still valid."""
-    return any(row.id == token.id for row in find(home, every=False))

@@ -10,11 +10,8 @@ from operator_sre.app.tokens import record_listener
 from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, follow, work
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
-    from operator_sre.faces.servers.connections import BoundedServer
 
 __all__ = ["serve"]
 
@@ -24,7 +21,13 @@ CONNECTIONS_MAX = 256
 async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
     """Serve until cancelled; `ready` receives the address."""
     with bind_socket(listener) as place:
-        app, server = _server(home, listener)
+        try:
+            from operator_sre.faces.api.application import application
+
+            app = application(home, hosts=(*listener.hosts, listener.bind), rate=listener.rate)
+            server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
+        except ImportError as error:
+            raise MissingExtraError("web", needed_for="The API") from error
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}"
@@ -32,14 +35,3 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
             await work(server, place, follow(app.state.feed), ready=lambda: ready(url))
         finally:
             await app.state.refusals.flush()
-
-
-def _server(home: App, listener: Listener) -> tuple[FastAPI, BoundedServer]:
-    """The application, and what holds its connections."""
-    try:
-        from operator_sre.faces.api.application import application
-
-        app = application(home, hosts=(*listener.hosts, listener.bind), rate=listener.rate)
-        return app, bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
-    except ImportError as error:
-        raise MissingExtraError("web", needed_for="The API") from error

@@ -213,7 +213,9 @@ def _endpoint(operation: Operation, route: Route) -> Any:
             wanted = operation.request(**values)
             change = await ask(home, lambda home: operation.to_confirm(home, wanted))
             if change is not None:
-                return _wait_for(await confirmations.request(home, change))
+                confirmation = await confirmations.request(home, change)
+                where = {"location": f"/v1/confirmations/{confirmation.id}"}
+                return answer(Pending(confirmation), status=202, headers=where)
         if operation.page is not None:
             return await _answer_page(home, operation, values, given["limit"], given["cursor"])
         if route.kept_s:
@@ -255,12 +257,6 @@ async def _check_version(home: App, route: Route, values: dict[str, Any], if_mat
         raise Refused(refuse(412, message))
     version: int = state.version
     return version
-
-
-def _wait_for(confirmation: Any) -> Response:
-    """The answer to a change that needs a confirmation first."""
-    where = {"location": f"/v1/confirmations/{confirmation.id}"}
-    return answer(Pending(confirmation), status=202, headers=where)
 
 
 async def _answer_page(

@@ -181,7 +181,14 @@ class Door(APIRoute):
                 return refuse(403, message, category=denied, action=NextAction.ASK_USER)
             with caller.acting():
                 try:
-                    _must_be_known(request, known)
+                    # A misspelt filter would otherwise show everything.
+                    for name in request.query_params:
+                        if name not in known:
+                            names = ", ".join(sorted(known)) or "none"
+                            message = (
+                                f"Unknown query parameter {name[:60]!r}. Known parameters: {names}."
+                            )
+                            raise Refused(refuse(422, message))
                     if not posts:
                         return await inner(request)
                     await _read(request, json=takes_body)
@@ -192,15 +199,6 @@ class Door(APIRoute):
                     return problem(error)
 
         return admit
-
-
-def _must_be_known(request: Request, known: frozenset[str]) -> None:
-    """Refuse unknown parameters: a misspelt filter would otherwise show everything."""
-    for name in request.query_params:
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
-            message = f"Unknown query parameter {name[:60]!r}. Known parameters: {names}."
-            raise Refused(refuse(422, message))
 
 
 async def _read(request: Request, *, json: bool) -> None:
@@ -241,7 +239,17 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
     replies = home.store.replies
     known = await replies.begin(Reply(name, digest, home.clock.now()), keep_s=KEEP_S)
     if known is not None:
-        return _again(known, digest)
+        if known.digest != digest:
+            return refuse(409, f"Conflict: this {KEY} was used for another request.")
+        if not known.status:
+            message = (
+                "Conflict: the same request is in progress or was interrupted."
+                " Check the current state before you send it again."
+            )
+            return refuse(409, message, action=NextAction.RERUN)
+        kept = msgspec.json.decode(known.body, type=_Kept)
+        headers = {**kept.headers, "idempotent-replay": "true"}
+        return Response(kept.body, known.status, headers, media_type=JSON)
     try:
         response = await inner(request)
     except Refused as refusal:
@@ -260,17 +268,3 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
             name, status=response.status_code, body=msgspec.json.encode(kept).decode()
         )
     return response
-
-
-def _again(known: Reply, digest: str) -> Response:
-    if known.digest != digest:
-        return refuse(409, f"Conflict: this {KEY} was used for another request.")
-    if not known.status:
-        message = (
-            "Conflict: the same request is in progress or was interrupted."
-            " Check the current state before you send it again."
-        )
-        return refuse(409, message, action=NextAction.RERUN)
-    kept = msgspec.json.decode(known.body, type=_Kept)
-    headers = {**kept.headers, "idempotent-replay": "true"}
-    return Response(kept.body, known.status, headers, media_type=JSON)

@@ -57,7 +57,26 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     wanted: set[str] = set()
     for path in document["paths"].values():
         for method, operation in path.items():
-            _complete(operation, posts=method == "post", wanted=wanted)
+            # FastAPI does not know types that are not its own models.
+            if asks := operation.pop(ASKS, ""):
+                wanted.add(asks)
+                content = {JSON: {"schema": {"$ref": REF.format(name=asks)}}}
+                operation["requestBody"] = {"required": True, "content": content}
+            if method == "post":
+                operation.setdefault("parameters", []).append(_KEY)
+            if "security" not in operation and operation.get("operationId") == "alive":
+                operation["security"] = []
+            for code, answered in operation["responses"].items():
+                name, media = answered.pop(ANSWERS, ""), answered.pop("media", JSON)
+                if name == "str" or media != JSON:
+                    answered["content"] = {media: {"schema": {"type": "string"}}}
+                elif name:
+                    wanted.add(name)
+                    answered["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}
+                if code == "429":
+                    answered["headers"] = _RETRY
+                if code == "401":
+                    answered["headers"] = _CHALLENGE
     schemas = _schemas(wanted)
     document["components"] = {
         "schemas": schemas,
@@ -66,29 +85,6 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{"token": []}]
     assert len(routes) <= sum(len(path) for path in document["paths"].values())
     return document
-
-
-def _complete(operation: dict[str, Any], *, posts: bool, wanted: set[str]) -> None:
-    """Add what FastAPI does not know: types that are not its own models."""
-    if asks := operation.pop(ASKS, ""):
-        wanted.add(asks)
-        content = {JSON: {"schema": {"$ref": REF.format(name=asks)}}}
-        operation["requestBody"] = {"required": True, "content": content}
-    if posts:
-        operation.setdefault("parameters", []).append(_KEY)
-    if "security" not in operation and operation.get("operationId") == "alive":
-        operation["security"] = []
-    for code, answered in operation["responses"].items():
-        name, media = answered.pop(ANSWERS, ""), answered.pop("media", JSON)
-        if name == "str" or media != JSON:
-            answered["content"] = {media: {"schema": {"type": "string"}}}
-        elif name:
-            wanted.add(name)
-            answered["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}
-        if code == "429":
-            answered["headers"] = _RETRY
-        if code == "401":
-            answered["headers"] = _CHALLENGE
 
 
 def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
-    from operator_sre.config import Config
     from operator_sre.contract.messages import EvidenceRef, Message
 
 __all__ = [
@@ -35,11 +34,18 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check a project and list every problem. Exit 1 if there is one."""
+    import os
+    from pathlib import Path
+
     from operator_sre.app.answers import validate_project
     from operator_sre.app.wiring import look_at_app
+    from operator_sre.config import load_config
     from operator_sre.contract.messages import ValidateAgentProjectRequest
 
-    with look_at_app(_elsewhere(context)) as app:
+    # Settings that do not come from the project, which may make no sense at all.
+    options: Globals = context.obj
+    config = load_config(flags={"home": options.home}, environ=os.environ, cwd=Path("/"))
+    with look_at_app(config) as app:
         answer = validate_project(app, ValidateAgentProjectRequest(project_dir=folder))
     document = _print_answer(answer, as_json=as_json)
     if not as_json:
@@ -176,14 +182,3 @@ def _print_answer(answer: Message, *, as_json: bool) -> dict[str, Any]:
 
 def _tell_evidence(refs: Iterable[EvidenceRef], *, indent: str = "  ") -> None:
     print_lines([clean(f"{indent}{ref.type} {ref.ref}: {ref.detail}") for ref in refs])
-
-
-def _elsewhere(context: typer.Context) -> Config:
-    """Settings that do not come from the project: that one may make no sense at all."""
-    import os
-    from pathlib import Path
-
-    from operator_sre.config import load_config
-
-    options: Globals = context.obj
-    return load_config(flags={"home": options.home}, environ=os.environ, cwd=Path("/"))

@@ -86,6 +86,9 @@ end
 complete -c operator -f -a '(__operator_complete)'
 complete -c operator -n __operator_takes_files -F
 """
+_CASE = """    "{path}") echo "{words}" ;;"""
+_FISH_CASE = """        case '{path}'
+            printf '%s\\n' {words}"""
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
@@ -117,7 +120,8 @@ def script_of(shell: str) -> str:
     root = typer.main.get_command(command_line())
     nodes = dict(_nodes(root, ""))
     everywhere = " ".join([*_options(root), "--help"])
-    cases = _fish_cases(nodes) if shell == "fish" else _cases(nodes)
+    case = _FISH_CASE if shell == "fish" else _CASE
+    cases = "\n".join(case.format(path=path, words=" ".join(at)) for path, at in nodes.items())
     return SHELLS[shell] % {"cases": cases, "everywhere": everywhere}
 
 
@@ -136,14 +140,3 @@ def _options(command: Any) -> list[str]:
         for name in (*parameter.opts, *parameter.secondary_opts)
     ]
     return [name for name in named if name.startswith("--")]
-
-
-def _cases(nodes: Mapping[str, list[str]]) -> str:
-    return "\n".join(f'    "{path}") echo "{" ".join(words)}" ;;' for path, words in nodes.items())
-
-
-def _fish_cases(nodes: Mapping[str, list[str]]) -> str:
-    return "\n".join(
-        f"        case '{path}'\n            printf '%s\\n' {' '.join(words)}"
-        for path, words in nodes.items()
-    )

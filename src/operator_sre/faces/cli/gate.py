@@ -51,7 +51,15 @@ def check(
         )
     person = _PERSON[asks]
     if stdin:
-        _check_lines(context, command, person, as_json=as_json)
+        if command is not None or not as_json:
+            raise UsageError(
+                "--stdin needs --json, and takes no COMMAND.",
+                next_step="Try: operator gate check --stdin --json < commands.jsonl",
+            )
+        from operator_sre.app.policy import check_lines
+
+        for answer in check_lines(config_of(context), sys.stdin.buffer, person=person):
+            print_json(answer, line=True)
         return
     if command is None:
         raise UsageError("No command to judge.", next_step="Try: operator gate check 'ls'")
@@ -64,20 +72,6 @@ def check(
     else:
         print_lines(_describe_verdict(verdict))
     raise typer.Exit(EXIT_CODES[verdict.level])
-
-
-def _check_lines(
-    context: typer.Context, command: str | None, person: bool | None, *, as_json: bool
-) -> None:
-    if command is not None or not as_json:
-        raise UsageError(
-            "--stdin needs --json, and takes no COMMAND.",
-            next_step="Try: operator gate check --stdin --json < commands.jsonl",
-        )
-    from operator_sre.app.policy import check_lines
-
-    for answer in check_lines(config_of(context), sys.stdin.buffer, person=person):
-        print_json(answer, line=True)
 
 
 def _describe_verdict(verdict: Verdict) -> list[str]:

@@ -165,13 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if debug:
             raise
         code = report(error, as_json=as_json)
-    _leave(code if isinstance(code, int) else 0)
-
-
-def _leave(code: int) -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away (`| head`); Python must not complain about it on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+    sys.exit(code if isinstance(code, int) else 0)

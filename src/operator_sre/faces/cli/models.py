@@ -13,7 +13,7 @@ from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
-    from operator_sre.app.models import Tried
+    pass
 
 __all__ = ["app"]
 
@@ -65,8 +65,12 @@ def try_(
             tried = run_until_stopped(try_model(home, wanted))
     if as_json:
         print_json({"tried": tried})
+    elif tried.problem:
+        print_lines([f"{tried.name}: {clean(tried.problem)}"])
     else:
-        print_lines([_sentence(tried)])
+        spent, how = tried.spent, f" ({tried.how})" if tried.how else ""
+        cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, {spent.usd:.4f} $"
+        print_lines([f"{tried.name}: answered in {tried.seconds:.2f} s, {cost}; tools work{how}."])
     raise typer.Exit(1 if tried.problem else 0)
 
 
@@ -102,12 +106,3 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
-
-
-def _sentence(tried: Tried) -> str:
-    if tried.problem:
-        return f"{tried.name}: {clean(tried.problem)}"
-    spent = tried.spent
-    cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, {spent.usd:.4f} $"
-    how = f" ({tried.how})" if tried.how else ""
-    return f"{tried.name}: answered in {tried.seconds:.2f} s, {cost}; tools work{how}."

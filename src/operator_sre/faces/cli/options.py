@@ -121,7 +121,15 @@ def config_at(context: typer.Context, folder: Path, **flags: str | None) -> Conf
         environ=os.environ,
         cwd=folder,
     )
-    _be_a_folder(config.home)
+    home = config.home
+    there = next((place for place in (home, *home.parents) if os.path.lexists(place)), home)
+    if os.path.lexists(there) and not os.path.isdir(there):  # noqa: PTH112 - it never raises
+        from operator_protocols.errors import UsageError
+
+        raise UsageError(
+            f"The home {str(home)!r} cannot be used: {str(there)!r} is not a directory.",
+            next_step="Name another one with --home DIR or OPERATOR_HOME.",
+        )
     set_up_logging(style=config.values["log_format"], level=config.values["log_level"])
     return config
 
@@ -150,18 +158,6 @@ def _ask_to_trust(config: Config) -> None:
                 run_until_stopped(record_trust(app, kept))
             return
     must_be_confirmed(config, Path.cwd())
-
-
-def _be_a_folder(home: Path) -> None:
-    """UsageError for a home that is a file, or lies below one."""
-    there = next((place for place in (home, *home.parents) if os.path.lexists(place)), home)
-    if os.path.lexists(there) and not os.path.isdir(there):  # noqa: PTH112 - it never raises
-        from operator_protocols.errors import UsageError
-
-        raise UsageError(
-            f"The home {str(home)!r} cannot be used: {str(there)!r} is not a directory.",
-            next_step="Name another one with --home DIR or OPERATOR_HOME.",
-        )
 
 
 def keep_quiet(config: Config) -> Config:

@@ -93,16 +93,11 @@ def _invalid(name: str, error: typer.TyperException) -> str:
             return f"{name} {sentence}, not {found['given']}"
     if found := _RANGE.fullmatch(error.message):
         given = found["given"].removesuffix(".0")  # the parser has made a number of it already
-        return f"{name} must be {_limit(found)}, not {given!r}"
+        least, most = found["least"] or found["above"], found["most"]
+        is_low = least and float(found["given"]) < float(least)
+        limit = f"at least {least}" if is_low else f"at most {most}"
+        return f"{name} must be {limit}, not {given!r}"
     return f"{name} is not accepted: {error.message}"
-
-
-def _limit(found: re.Match[str]) -> str:
-    """The limit that a number is beyond."""
-    least, most = found["least"] or found["above"], found["most"]
-    if least and float(found["given"]) < float(least):
-        return f"at least {least}"
-    return f"at most {most}"
 
 
 def _name_of(param: Any) -> str:

@@ -20,7 +20,17 @@ def redact(context: typer.Context, as_json: JsonOption = False) -> None:
     """Copy stdin to stdout without secrets; with --json, only count them."""
     from operator_sre.app.redaction import redact_stream
 
-    tally = redact_stream(config_of(context), _chunks(), (lambda data: None) if as_json else _write)
+    def chunks() -> Iterator[bytes]:
+        # The input so far, without waiting for a full buffer, so that a live log flows on.
+        while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+            yield chunk
+
+    def write(data: bytes) -> None:
+        if not as_json:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    tally = redact_stream(config_of(context), chunks(), write)
     if as_json:
         print_json(
             {
@@ -30,14 +40,3 @@ def redact(context: typer.Context, as_json: JsonOption = False) -> None:
                 "kinds": tally.kinds,
             }
         )
-
-
-def _chunks() -> Iterator[bytes]:
-    """The input so far, without waiting for a full buffer, so that a live log flows on."""
-    while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
-        yield chunk
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

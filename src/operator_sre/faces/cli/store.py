@@ -114,7 +114,13 @@ def restore(
     with progress("restored") as tell:
         done = restore_store(config_of(context), file, force=force, progress=tell, reason=reason)
     if unrecorded is not None:
-        _record_restored(context, unrecorded)
+        from operator_sre.app.confirmations import record_applied
+        from operator_sre.app.wiring import open_app
+        from operator_sre.faces.cli.signals import run_until_stopped
+
+        with open_app(config_of(context)) as app:
+            why = "the store that was replaced could not be opened"
+            run_until_stopped(record_applied(app, unrecorded, why=why))
     saved = str(done.saved) if done.saved else None
     if as_json:
         print_json({"restored": {"entries": done.entries, "head": done.head, "saved": saved}})
@@ -122,16 +128,6 @@ def restore(
     print_lines([f"Restored {done.entries} entries, head {done.head[:16]}."])
     if saved:
         print_lines([f"The previous store is in {clean(saved)}."])
-
-
-def _record_restored(context: typer.Context, change: Asked) -> None:
-    from operator_sre.app.confirmations import record_applied
-    from operator_sre.app.wiring import open_app
-    from operator_sre.faces.cli.signals import run_until_stopped
-
-    with open_app(config_of(context)) as app:
-        why = "the store that was replaced could not be opened"
-        run_until_stopped(record_applied(app, change, why=why))
 
 
 def _mean_it(

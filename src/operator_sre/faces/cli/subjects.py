@@ -17,8 +17,6 @@ from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations import subjects
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.observation import CheckResult, Observation
-    from operator_sre.app.description import Trial
     from operator_sre.app.subjects import HistoryView, Point, Replayed, Series, SubjectView
 
 __all__ = ["app", "init", "print_history", "print_spells", "sparkline", "try_out"]
@@ -73,41 +71,38 @@ def try_out(
     if as_json:
         print_json({"trial": trial})
     else:
-        _print(trial)
-    raise typer.Exit(0 if trial.health == "healthy" else 1)
-
-
-def _print(trial: Trial) -> None:
-    rows: list[tuple[object, ...]]
-    rows = [
-        (reading.target, reading.reading, _show_value(reading.value)) for reading in trial.readings
-    ]
-    print_table(("target", "reading", "value"), rows)
-    for target, problem in trial.problems:
-        print_lines([clean(f"{target} cannot be seen: {problem}")])
-    print_lines([""])
-    found = sorted(trial.findings, key=lambda finding: -finding.health.rank)
-    rows = [
-        (finding.health, finding.target, finding.invariant, finding.detail or "-")
-        for finding in found
-    ]
-    print_table(("health", "target", "invariant", "because"), rows)
-    if trial.levers:
-        print_lines([""])
+        rows: list[tuple[object, ...]]
         rows = [
-            (
-                tool.tool,
-                tool.target or "-",
-                tool.risk,
-                _WAYS[tool.now],
-                _WAYS[tool.in_execute],
-                " ".join(part for part in (tool.sentence, tool.why) if part),
-            )
-            for tool in trial.levers
+            (reading.target, reading.reading, _show_value(reading.value))
+            for reading in trial.readings
         ]
-        head = ("lever", "at", "risk", "now it", "in mode execute it", "it does")
-        print_table(head, rows)
-    print_lines(["", clean(f"{trial.subject} is {trial.health}.")])
+        print_table(("target", "reading", "value"), rows)
+        for target, problem in trial.problems:
+            print_lines([clean(f"{target} cannot be seen: {problem}")])
+        print_lines([""])
+        found = sorted(trial.findings, key=lambda finding: -finding.health.rank)
+        rows = [
+            (finding.health, finding.target, finding.invariant, finding.detail or "-")
+            for finding in found
+        ]
+        print_table(("health", "target", "invariant", "because"), rows)
+        if trial.levers:
+            print_lines([""])
+            rows = [
+                (
+                    tool.tool,
+                    tool.target or "-",
+                    tool.risk,
+                    _WAYS[tool.now],
+                    _WAYS[tool.in_execute],
+                    " ".join(part for part in (tool.sentence, tool.why) if part),
+                )
+                for tool in trial.levers
+            ]
+            head = ("lever", "at", "risk", "now it", "in mode execute it", "it does")
+            print_table(head, rows)
+        print_lines(["", clean(f"{trial.subject} is {trial.health}.")])
+    raise typer.Exit(0 if trial.health == "healthy" else 1)
 
 
 def _show_value(value: object) -> str:
@@ -262,7 +257,25 @@ def observe_(
         print_json({"observations": found})
     else:
         for observation in found:
-            _print_readings(observation)
+            head = f"{clean(observation.subject)} at {observation.at:%Y-%m-%d %H:%M:%S} UTC"
+            if observation.problem:
+                print_lines([f"{head}: it cannot be observed: {clean(observation.problem)}"])
+            else:
+                print_lines([head])
+                for seen in observation.seen:
+                    print_lines(
+                        [
+                            f"  {clean(seen.target)}"
+                            + (f": {clean(seen.problem)}" * bool(seen.problem))
+                        ]
+                    )
+                    width = max((len(name) for name in seen.readings), default=0)
+                    print_lines(
+                        [
+                            f"    {clean(key):{width}}  {clean(str(value))}"
+                            for key, value in seen.readings.items()
+                        ]
+                    )
     raise typer.Exit(1 if any(observation.problem for observation in found) else 0)
 
 
@@ -281,7 +294,12 @@ def check_(
         print_json({"health": health, "sightings": found})
     else:
         for check in found:
-            _print_findings(check)
+            rows = [
+                (finding.health, finding.target, finding.invariant, finding.detail or "-")
+                for finding in sorted(check.findings, key=lambda finding: -finding.health.rank)
+            ]
+            print_lines([clean(check.observation.subject)])
+            print_table(("health", "target", "invariant", "because"), rows)
     raise typer.Exit(0 if health is Health.HEALTHY else 1)
 
 
@@ -356,29 +374,3 @@ def _show(view: SubjectView) -> None:
         print_table(("fault", "breaks", "in the lab"), rows)
     if view.notes:
         print_lines(["", clean(view.notes)])
-
-
-def _print_readings(observation: Observation) -> None:
-    head = f"{clean(observation.subject)} at {observation.at:%Y-%m-%d %H:%M:%S} UTC"
-    if observation.problem:
-        print_lines([f"{head}: it cannot be observed: {clean(observation.problem)}"])
-        return
-    print_lines([head])
-    for seen in observation.seen:
-        print_lines([f"  {clean(seen.target)}" + (f": {clean(seen.problem)}" * bool(seen.problem))])
-        width = max((len(name) for name in seen.readings), default=0)
-        print_lines(
-            [
-                f"    {clean(key):{width}}  {clean(str(value))}"
-                for key, value in seen.readings.items()
-            ]
-        )
-
-
-def _print_findings(check: CheckResult) -> None:
-    rows = [
-        (finding.health, finding.target, finding.invariant, finding.detail or "-")
-        for finding in sorted(check.findings, key=lambda finding: -finding.health.rank)
-    ]
-    print_lines([clean(check.observation.subject)])
-    print_table(("health", "target", "invariant", "because"), rows)

@@ -25,7 +25,7 @@ from operator_sre.app.tokens import role_in_force
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.mcp import schemas
 from operator_sre.faces.mcp.schemas import output_schema
-from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, Tool, read_resource
+from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, read_resource
 from operator_sre.faces.servers.admission import Caller
 
 if TYPE_CHECKING:
@@ -71,7 +71,16 @@ class Desk:
             there = ", ".join(TOOLS)
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool. Known tools: {there}.")
         try:
-            return self._answer(await self._call(context, tool, params.arguments))
+            request = schemas.read(tool.takes, params.arguments)
+            async with self._turns, self._admit(context, tool.role) as asking:
+                document = await tool.call(asking, request)
+            marked = self._document(document)
+            if marked.get("note") == TOO_LONG:
+                return _fail(ErrorCategory.BUDGET_EXCEEDED, TOO_LONG, NextAction.RERUN)
+            content: list[types.ContentBlock] = [
+                types.TextContent(text=json.dumps(marked, ensure_ascii=False))
+            ]
+            return types.CallToolResult(content=content, structured_content=marked)
         except OperatorError as error:
             return _fail(error.category, str(error), error.next_action)
         except Exception as error:  # noqa: BLE001  a stranger hears no more than that it broke
@@ -127,13 +136,6 @@ class Desk:
         contents = types.TextResourceContents(uri=params.uri, mime_type=JSON, text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def _call(
-        self, context: ServerRequestContext[Any], tool: Tool, given: dict[str, Any] | None
-    ) -> Document:
-        request = schemas.read(tool.takes, given)
-        async with self._turns, self._admit(context, tool.role) as asking:
-            return await tool.call(asking, request)
-
     @asynccontextmanager
     async def _admit(self, context: ServerRequestContext[Any], role: Role) -> AsyncIterator[Asking]:
         """The client, acting as the owner of its token; AuthorityError without the role.
@@ -158,14 +160,6 @@ class Desk:
         with caller.acting():
             yield Asking(self.home, foreign_agent(name))
 
-    def _answer(self, document: Document) -> types.CallToolResult:
-        marked = self._document(document)
-        if marked.get("note") == TOO_LONG:
-            return _fail(ErrorCategory.BUDGET_EXCEEDED, TOO_LONG, NextAction.RERUN)
-        text = json.dumps(marked, ensure_ascii=False)
-        content: list[types.ContentBlock] = [types.TextContent(text=text)]
-        return types.CallToolResult(content=content, structured_content=marked)
-
     def _document(self, document: Document) -> Document:
         marked = self.marks.document(document)
         return {"schema_version": SCHEMA_VERSION, **marked, "untrusted": self.marks.meaning}
@@ -189,24 +183,22 @@ def server_of(desk: Desk) -> Server[dict[str, Any]]:
 
 @cache
 def _describe_tools() -> tuple[types.Tool, ...]:
-    return tuple(map(_describe_tool, TOOLS.values()))
-
-
-def _describe_tool(tool: Tool) -> types.Tool:
-    hints = types.ToolAnnotations(
-        title=tool.title,
-        read_only_hint=tool.reads,
-        destructive_hint=tool.destroys,
-        idempotent_hint=tool.reads,
-        open_world_hint=tool.outside,
-    )
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.says,
-        input_schema=schemas.schema_of(tool.takes),
-        output_schema=output_schema(tool.title, tool.tells),
-        annotations=hints,
+    return tuple(
+        types.Tool(
+            name=tool.name,
+            title=tool.title,
+            description=tool.says,
+            input_schema=schemas.schema_of(tool.takes),
+            output_schema=output_schema(tool.title, tool.tells),
+            annotations=types.ToolAnnotations(
+                title=tool.title,
+                read_only_hint=tool.reads,
+                destructive_hint=tool.destroys,
+                idempotent_hint=tool.reads,
+                open_world_hint=tool.outside,
+            ),
+        )
+        for tool in TOOLS.values()
     )
 
 

@@ -42,8 +42,9 @@ def bind_socket(listener: Listener, *, options: str = "--bind or --port") -> soc
     try:
         return socket.create_server((host, listener.port), family=family, backlog=BACKLOG)
     except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise OperatorError(
-            f"{host}:{listener.port} cannot be listened on: {_why(error)}.",
+            f"{host}:{listener.port} cannot be listened on: {why}.",
             next_step=f"Choose another one with {options}.",
         ) from error
 
@@ -66,6 +67,17 @@ def bounded_server(
 
     from operator_sre.faces.servers.connections import BoundedProtocol, BoundedServer
 
+    tls: _Tls = {}
+    if listener.tls:
+        certificate, key = str(listener.tls_cert), str(listener.tls_key)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(
+                f"The certificate and its key cannot be used: {error}.",
+                next_step="Name a certificate and its private key, in PEM.",
+            ) from error
+        tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     settings = uvicorn.Config(
         application,
         http=BoundedProtocol,
@@ -78,7 +90,7 @@ def bounded_server(
         limit_concurrency=connections_max,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S_MAX,
-        **_tls(listener),
+        **tls,
     )
     return BoundedServer(settings)
 
@@ -116,21 +128,3 @@ async def follow(follower: Follower) -> None:
         await follower.run()
     finally:
         follower.close()
-
-
-def _tls(listener: Listener) -> _Tls:
-    if not listener.tls:
-        return {}
-    certificate, key = str(listener.tls_cert), str(listener.tls_key)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(
-            f"The certificate and its key cannot be used: {error}.",
-            next_step="Name a certificate and its private key, in PEM.",
-        ) from error
-    return {"ssl_certfile": certificate, "ssl_keyfile": key}
-
-
-def _why(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.strip import Strip
@@ -116,10 +115,12 @@ class Lines(Widget, can_focus=True):
         style = self.rich_style
         width = self.size.width
         with self._lock:
-            line = self._at(self._first() + y)
+            behind = self._first() + y - self.dropped
+            line = next(islice(self._read_lines(), behind, None), None)
         if line is None:
             return Strip.blank(width, style)
-        return _strip(line, self._left, width, style)
+        strip = Strip([Segment(_show(line), style)])
+        return strip.crop(self._left, self._left + width).adjust_cell_length(width, style)
 
     def action_scroll_lines(self, by: int) -> None:
         """Scroll; at the end it follows again."""
@@ -184,9 +185,6 @@ class Lines(Widget, can_focus=True):
     def _first(self) -> int:
         return self._last_top() if self._top is None else max(self._top, self.dropped)
 
-    def _at(self, number: int) -> str | None:
-        return next(islice(self._read_lines(), number - self.dropped, None), None)
-
     def _paint(self) -> None:
         if not self._is_stale:
             return
@@ -198,8 +196,3 @@ class Lines(Widget, can_focus=True):
 
 def _show(line: str) -> str:
     return clean(line).expandtabs(_TAB_CHARS)
-
-
-def _strip(line: str, left: int, width: int, style: Style) -> Strip:
-    strip = Strip([Segment(_show(line), style)])
-    return strip.crop(left, left + width).adjust_cell_length(width, style)

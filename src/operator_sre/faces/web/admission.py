@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from operator_sre.faces.servers.admission import Rates, Refusal
 from operator_sre.faces.web.assets import ASSETS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from operator_sre.faces.servers.admission import Admitted
-    from operator_sre.faces.web.sessions import Session, Sessions
+    from operator_sre.faces.web.sessions import Sessions
 
 __all__ = ["CSP", "SIGN_IN", "WebFace", "cookie_name", "path_within"]
 
@@ -88,7 +88,10 @@ class WebFace:
             return self.fetches.refusal(source, "")
         if request.method not in ("GET", "HEAD") and not _from_here(request, tls=self.tls):
             return Refusal(403, "The form was sent by another site.", "cross-site")
-        session = self._session(request)
+        name = cookie_name(request.headers.get("host", ""), tls=self.tls)
+        secret = _cookie(request.headers.get("cookie", ""), name)
+        by_itself = request.url.path.startswith(_BY_ITSELF)
+        session = self.sessions.of(secret, touch=not by_itself)
         if session is not None:
             # A refused request, too, is logged with its token.
             scope["session"], scope["token"] = session, session.token
@@ -100,7 +103,18 @@ class WebFace:
     def answer(self, scope: Scope, refusal: Refusal) -> ASGIApp:
         """A sentence, or the way to the sign-in page."""
         if refusal.status == 401:
-            return self._stranger(Request(scope))
+            request = Request(scope)
+            wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            wanted = path_within(wanted) if request.method == "GET" else "/"
+            place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
+            if request.headers.get("hx-request") == "true" or request.url.path == "/stream":
+                # An open page shows this itself, and keeps the user's input.
+                return PlainTextResponse("Sign in first.\n", 401)
+            if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+                # A browser withholds the SameSite cookie when another site links here. This page
+                # reloads from the console itself, and then the cookie is sent.
+                return HTMLResponse(render("bounce.html", {"place": wanted, "title": "Operator"}))
+            return RedirectResponse(place, 303)
         text = str(refusal.error) if refusal.error else refusal.message
         headers = {"retry-after": str(refusal.wait_s)} if refusal.wait_s else {}
         return PlainTextResponse(f"{text}\n", refusal.status, headers=headers)
@@ -108,26 +122,6 @@ class WebFace:
     def note(self, scope: Scope, status: int, took_s: float) -> bool:
         """Log everything but assets: a page has a dozen of them."""
         return status >= 400 or not scope["path"].startswith(f"{ASSETS}/")
-
-    def _session(self, request: Request) -> Session | None:
-        name = cookie_name(request.headers.get("host", ""), tls=self.tls)
-        secret = _cookie(request.headers.get("cookie", ""), name)
-        by_itself = request.url.path.startswith(_BY_ITSELF)
-        return self.sessions.of(secret, touch=not by_itself)
-
-    def _stranger(self, request: Request) -> Response:
-        """Redirect to the sign-in page, which leads back to the page that was requested."""
-        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        wanted = path_within(wanted) if request.method == "GET" else "/"
-        place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
-        if request.headers.get("hx-request") == "true" or request.url.path == "/stream":
-            # An open page shows this itself, and keeps the user's input.
-            return PlainTextResponse("Sign in first.\n", 401)
-        if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
-            # A browser withholds the SameSite cookie when another site links here. This page
-            # reloads from the console itself, and then the cookie is sent.
-            return HTMLResponse(render("bounce.html", {"place": wanted, "title": "Operator"}))
-        return RedirectResponse(place, 303)
 
 
 def _from_here(request: Request, *, tls: bool) -> bool:

@@ -110,9 +110,9 @@ def application(
     for module in (*_MODULES, *([import_module(_EVALS)] if has_evals() else [])):
         # Not included but taken over, so that the application has one flat list of routes.
         pages.router.routes.extend(module.router.routes)
-    pages.add_exception_handler(HTTPException, _answer_unknown)
-    pages.add_exception_handler(OperatorError, _answer_failure)
-    pages.add_exception_handler(Exception, _answer_broken)
+    pages.add_exception_handler(HTTPException, _answer_error)
+    pages.add_exception_handler(OperatorError, _answer_error)
+    pages.add_exception_handler(Exception, _answer_error)
     now, refusals = home.clock.monotonic, Refusals(home)
     sessions = Sessions(home, now)
     state = pages.state
@@ -135,18 +135,13 @@ def application(
     return Console(pages, api_of(home, hosts=names, rate=rate))
 
 
-async def _answer_unknown(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    messages = {404: "There is no page at this address.", 405: "This page cannot do that."}
-    text = messages.get(error.status_code, "The request cannot be served.")
-    return await problem(request, error.status_code, text, "Start from the overview.")
-
-
-async def _answer_failure(request: Request, error: Exception) -> Response:
-    assert isinstance(error, OperatorError)
-    return await problem_of(request, error)
-
-
-async def _answer_broken(request: Request, error: Exception) -> Response:
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The page that says what went wrong."""
+    if isinstance(error, HTTPException):
+        messages = {404: "There is no page at this address.", 405: "This page cannot do that."}
+        text = messages.get(error.status_code, "The request cannot be served.")
+        return await problem(request, error.status_code, text, "Start from the overview.")
+    if isinstance(error, OperatorError):
+        return await problem_of(request, error)
     log.error("a page failed: %s: %r", type(error).__name__, str(error)[:500])
     return await problem(request, 500, "Internal error. See the log of the console.")

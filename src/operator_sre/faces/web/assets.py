@@ -50,18 +50,17 @@ def assets() -> Mapping[str, Asset]:
     }
     for name, package in _OF_OTHERS.items():
         found[name] = files(package).joinpath("page.css").read_bytes()
-    return {name: _asset(name, body) for name, body in found.items()}
+    assets = {}
+    for name, body in found.items():
+        digest = hashlib.sha256(body).hexdigest()[:DIGITS]
+        place = f"{ASSETS}/{digest}/{name}"
+        assets[name] = Asset(body, gzip.compress(body, mtime=0), _TYPES[Path(name).suffix], place)
+    return assets
 
 
 def url_of(name: str) -> str:
     """Where a file is; KeyError where there is none, so that no page asks for what is not there."""
     return assets()[name].url
-
-
-def _asset(name: str, body: bytes) -> Asset:
-    digest = hashlib.sha256(body).hexdigest()[:DIGITS]
-    media = _TYPES[Path(name).suffix]
-    return Asset(body, gzip.compress(body, mtime=0), media, f"{ASSETS}/{digest}/{name}")
 
 
 @router.get(f"{ASSETS}/{{digest}}/{{name:path}}", response_model=None)

@@ -114,7 +114,24 @@ class Walk:
             return False
         self.by, self.began_at, self.ended_at = by, home.clock.now(), None
         self.checked, self.total, self.report, self.problem = 0, 0, None, ""
-        threading.Thread(target=self._walk, args=(home,), name="walk", daemon=True).start()
+
+        def tell(seq: int) -> None:
+            self.checked = seq
+            if self._closing:
+                raise OperatorError("The console was stopped.")
+
+        def walk() -> None:
+            try:
+                newest = tail(home, count=1)
+                self.total = newest[0].seq if newest else 0
+                self.report = verify_ledger(home, progress=tell)
+            except OperatorError as error:
+                self.problem = error.message
+            finally:
+                self.ended_at = home.clock.now()
+                self._held.release()
+
+        threading.Thread(target=walk, name="walk", daemon=True).start()
         return True
 
     def close(self) -> None:
@@ -122,22 +139,6 @@ class Walk:
         self._closing = True
         if self._held.acquire(timeout=CLOSE_S_MAX):
             self._held.release()
-
-    def _walk(self, home: App) -> None:
-        try:
-            newest = tail(home, count=1)
-            self.total = newest[0].seq if newest else 0
-            self.report = verify_ledger(home, progress=self._tell)
-        except OperatorError as error:
-            self.problem = error.message
-        finally:
-            self.ended_at = home.clock.now()
-            self._held.release()
-
-    def _tell(self, seq: int) -> None:
-        self.checked = seq
-        if self._closing:
-            raise OperatorError("The console was stopped.")
 
 
 @shows(router, PLACE)
@@ -174,7 +175,11 @@ async def audit(
 @shows(router, "/parts/audit")
 async def newest(request: Request) -> Response:
     """The end of the ledger, as it grows."""
-    return await part(request, "parts/audit_rows.html", _newest)
+
+    def facts(home: App) -> Mapping[str, Any]:
+        return {"rows": [_row(entry) for entry in EntryPages(home).older(0, limit=ENTRIES_MAX)]}
+
+    return await part(request, "parts/audit_rows.html", facts)
 
 
 @shows(router, "/parts/audit/walk")
@@ -209,7 +214,14 @@ async def export(
     wanted = Filter(run=run, ticket=int(ticket) if ticket else None, kind=kind)
     home = home_of(request)
     if style == BUNDLE:
-        return download(await _bundle(home, wanted), "ledger.zip", MEDIA[style])
+        # The bundle has no name any more while it is read.
+        file = tempfile.NamedTemporaryFile(prefix="operator-ledger-")  # noqa: SIM115 - read later
+        try:
+            await asyncio.to_thread(export_bundle, home, FilePath(file.name), wanted)
+        except BaseException:
+            file.close()
+            raise
+        return download(_read(file), "ledger.zip", MEDIA[style])
     lines = export_text(home, style, wanted)
     text = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
     return download(text, f"ledger.{style}", MEDIA[style])
@@ -218,9 +230,14 @@ async def export(
 @shows(router, f"{PLACE}/{{seq}}")
 async def entry(request: Request, seq: Seq) -> Response:
     """One entry: what it says, its bytes, and how it is chained."""
-    return await page(
-        request, "audit_entry.html", lambda home: _entry(home, seq), title=f"Entry {seq}"
-    )
+
+    def facts(home: App) -> Mapping[str, Any]:
+        found = show_entry(home, seq)
+        head = tail(home, count=1)[0].seq
+        payload = json.dumps(to_json(found.payload), indent=2, ensure_ascii=False)
+        return {"row": _row(found), "payload": payload, "next": seq + 1 if seq < head else 0}
+
+    return await page(request, "audit_entry.html", facts, title=f"Entry {seq}")
 
 
 def _walk_of(request: Request) -> Walk:
@@ -228,25 +245,10 @@ def _walk_of(request: Request) -> Walk:
     return cast("Walk", request.app.state.walk)
 
 
-async def _bundle(home: App, wanted: Filter) -> Iterator[bytes]:
-    """A bundle, which has no name any more while it is read."""
-    file = tempfile.NamedTemporaryFile(prefix="operator-ledger-")  # noqa: SIM115 - read later
-    try:
-        await asyncio.to_thread(export_bundle, home, FilePath(file.name), wanted)
-    except BaseException:
-        file.close()
-        raise
-    return _read(file)
-
-
 def _read(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
-
-
-def _newest(home: App) -> Mapping[str, Any]:
-    return {"rows": [_row(entry) for entry in EntryPages(home).older(0, limit=ENTRIES_MAX)]}
 
 
 def _row(entry: Entry) -> _Row:
@@ -280,10 +282,3 @@ def _facts(held: Mapping[str, Any], deep: int = 3) -> Iterator[str]:
             continue
         if len(str(text)) <= FACT_MAX:
             yield name if text is True else f"{name}: {text}"
-
-
-def _entry(home: App, seq: int) -> Mapping[str, Any]:
-    found = show_entry(home, seq)
-    head = tail(home, count=1)[0].seq
-    payload = json.dumps(to_json(found.payload), indent=2, ensure_ascii=False)
-    return {"row": _row(found), "payload": payload, "next": seq + 1 if seq < head else 0}

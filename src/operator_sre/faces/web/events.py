@@ -51,7 +51,11 @@ class Events(Response):
             async with asyncio.timeout(SEND_S_MAX):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
 
-        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        gone = asyncio.ensure_future(wait_for_disconnect())
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
@@ -64,8 +68,3 @@ class Events(Response):
             self.leave()
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

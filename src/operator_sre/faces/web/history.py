@@ -13,7 +13,6 @@ from operator_protocols.domain.command import OUTCOMES, CommandFilter
 from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.history import (
-    FoundCommands,
     failures,
     list_commands,
     list_patterns,
@@ -81,52 +80,15 @@ async def history(
 ) -> Response:
     """Commands, the newest first."""
     filters = _Asked(q, target, level, outcome, since, ticket, before)
-    found = await _find(home_of(request), filters)
-    return await page(request, "history.html", lambda _: _facts(filters, found), title="History")
-
-
-@shows(router, "/parts/history")
-async def newest(request: Request) -> Response:
-    """The newest commands, as they come."""
-    return await part(request, "parts/history_rows.html", _newest)
-
-
-@shows(router, f"{PLACE}/statistics")
-async def figures(request: Request, since: Word = "") -> Response:
-    """How often commands ran, how often that went well, and what fails again and again."""
-    return await page(
-        request, "history_statistics.html", lambda home: _figures(home, since), title="Statistics"
-    )
-
-
-@shows(router, f"{PLACE}/{{seq}}")
-async def command(request: Request, seq: Seq) -> Response:
-    """One command: its agent, its approver and its output."""
-    return await page(
-        request, "history_command.html", lambda home: _command(home, seq), title=f"Command {seq}"
-    )
-
-
-@shows(router, f"{PLACE}/{{seq}}/output")
-async def output(request: Request, seq: Seq) -> Response:
-    """Its whole output, without secrets, as a file."""
-    text = await asyncio.to_thread(_output, home_of(request), seq)
-    return download(text, f"command-{seq}.txt", "text/plain; charset=utf-8")
-
-
-async def _find(home: App, filters: _Asked) -> FoundCommands:
-    before = int(filters.before) if filters.before else None
-    where = filters.where(home)
-    if filters.q.strip():
-        return await search_commands(home, filters.q, where, limit=COMMANDS_MAX + 1, before=before)
-    return await asyncio.to_thread(
-        list_commands, home, where, limit=COMMANDS_MAX + 1, before=before
-    )
-
-
-def _facts(filters: _Asked, found: FoundCommands) -> Mapping[str, Any]:
+    home, older_than = home_of(request), int(before) if before else None
+    where, limit = filters.where(home), COMMANDS_MAX + 1
+    if q.strip():
+        found = await search_commands(home, q, where, limit=limit, before=older_than)
+    else:
+        read = asyncio.to_thread(list_commands, home, where, limit=limit, before=older_than)
+        found = await read
     shown, older = pages_of(PLACE, filters, found.commands, COMMANDS_MAX)
-    return {
+    facts = {
         "filters": filters,
         "commands": shown,
         "older": older,
@@ -137,44 +99,66 @@ def _facts(filters: _Asked, found: FoundCommands) -> Mapping[str, Any]:
         "outcomes": OUTCOMES,
         "periods": PERIODS,
     }
+    return await page(request, "history.html", lambda _: facts, title="History")
 
 
-def _newest(home: App) -> Mapping[str, Any]:
-    found = list_commands(home, parse_filter(home), limit=COMMANDS_MAX)
-    return {"commands": found.commands}
+@shows(router, "/parts/history")
+async def newest(request: Request) -> Response:
+    """The newest commands, as they come."""
+
+    def facts(home: App) -> Mapping[str, Any]:
+        found = list_commands(home, parse_filter(home), limit=COMMANDS_MAX)
+        return {"commands": found.commands}
+
+    return await part(request, "parts/history_rows.html", facts)
 
 
-def _figures(home: App, since: str) -> Mapping[str, Any]:
-    where = parse_filter(home, since=since)
-    known = statistics(home, where)
-    return {
-        "since": since,
-        "periods": PERIODS,
-        "figures": known,
-        "tallies": known.commands[:ROWS_MAX],
-        "groups": failures(home, where).by_category,
-        "patterns": list_patterns(home)[:ROWS_MAX],
-        "address": address,
-    }
+@shows(router, f"{PLACE}/statistics")
+async def figures(request: Request, since: Word = "") -> Response:
+    """How often commands ran, how often that went well, and what fails again and again."""
+
+    def facts(home: App) -> Mapping[str, Any]:
+        where = parse_filter(home, since=since)
+        known = statistics(home, where)
+        return {
+            "since": since,
+            "periods": PERIODS,
+            "figures": known,
+            "tallies": known.commands[:ROWS_MAX],
+            "groups": failures(home, where).by_category,
+            "patterns": list_patterns(home)[:ROWS_MAX],
+            "address": address,
+        }
+
+    return await page(request, "history_statistics.html", facts, title="Statistics")
 
 
-def _command(home: App, seq: int) -> Mapping[str, Any]:
-    view = show_command(home, seq)
-    return {"command": view.command, "kept": bool(view.stdout_file or view.stderr_file)}
+@shows(router, f"{PLACE}/{{seq}}")
+async def command(request: Request, seq: Seq) -> Response:
+    """One command: its agent, its approver and its output."""
+
+    def facts(home: App) -> Mapping[str, Any]:
+        view = show_command(home, seq)
+        return {"command": view.command, "kept": bool(view.stdout_file or view.stderr_file)}
+
+    return await page(request, "history_command.html", facts, title=f"Command {seq}")
 
 
-def _output(home: App, seq: int) -> bytes:
-    """So much of it as a page may hold; the rest is on the machine where it ran."""
+@shows(router, f"{PLACE}/{{seq}}/output")
+async def output(request: Request, seq: Seq) -> Response:
+    """Its whole output, without secrets, as a file."""
     kept: list[bytes] = []
     size = 0
 
     def take(stream: int, chunk: bytes) -> bool:
+        """As much of it as a page may hold; the rest is on the machine where it ran."""
         nonlocal size
         kept.append(chunk[: OUTPUT_BYTES_MAX - size])
         size += len(kept[-1])
         return size < OUTPUT_BYTES_MAX
 
-    show_output(home, seq, take)
+    await asyncio.to_thread(show_output, home_of(request), seq, take)
     if not kept:
         raise NotFoundError(f"Command {seq} has no output.", next_step="See its exit code.")
-    return b"".join(kept)
+    text = b"".join(kept)
+    return download(text, f"command-{seq}.txt", "text/plain; charset=utf-8")

@@ -13,8 +13,6 @@ from operator_sre.faces.servers.server import address_of, bind_socket, bounded_s
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
-    from operator_sre.faces.servers.connections import BoundedServer
-    from operator_sre.faces.web.application import Console
 
 __all__ = ["serve"]
 
@@ -24,7 +22,16 @@ CONNECTIONS_MAX = 512
 async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
     """Serve until cancelled; `ready` receives the address."""
     with bind_socket(listener) as place:
-        console, server = _server(home, listener)
+        try:
+            from operator_sre.faces.web.application import application
+            from operator_sre.faces.web.overview import warm
+
+            warm(home)
+            hosts = (*listener.hosts, listener.bind)
+            console = application(home, hosts=hosts, rate=listener.rate, tls=listener.tls)
+            server = bounded_server(console, listener, connections_max=CONNECTIONS_MAX)
+        except ImportError as error:
+            raise MissingExtraError("web", needed_for="The web console") from error
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}"
@@ -37,17 +44,3 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
             await asyncio.to_thread(pages.walk.close)
             await pages.refusals.flush()
             await api.refusals.flush()
-
-
-def _server(home: App, listener: Listener) -> tuple[Console, BoundedServer]:
-    """The application, and the server of its connections."""
-    try:
-        from operator_sre.faces.web.application import application
-        from operator_sre.faces.web.overview import warm
-
-        warm(home)
-        hosts = (*listener.hosts, listener.bind)
-        console = application(home, hosts=hosts, rate=listener.rate, tls=listener.tls)
-        return console, bounded_server(console, listener, connections_max=CONNECTIONS_MAX)
-    except ImportError as error:
-        raise MissingExtraError("web", needed_for="The web console") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
+from operator_protocols.domain.confirmation import ConfirmationState
 from operator_protocols.domain.token import Role
 from operator_protocols.domain.verdict import Level
 from operator_sre.app import confirmations
@@ -41,8 +41,29 @@ Number = Annotated[str, Query(pattern=r"^\d{0,6}$")]
 @shows(router, PLACE)
 async def policy(request: Request, q: Text = "", level: Text = "", at: Number = "") -> Response:
     """Rules in their order, and the requested changes."""
-    filters = {"q": q, "level": level, "at": int(at or 0)}
-    return await page(request, "policy.html", lambda home: _facts(home, filters), title="Policy")
+
+    def facts(home: App) -> Mapping[str, Any]:
+        file, digest, book = shown_policy(home.config)
+        rules = [
+            rule
+            for rule in book["rules"]
+            if (not level or rule["level"] == level)
+            and (not q or q.lower() in json.dumps(rule).lower())
+        ]
+        filters = {"q": q, "level": level, "at": int(at or 0)}
+        first = int(at or 0) if int(at or 0) < len(rules) else 0
+        return {
+            **_waiting(home),
+            "filters": filters,
+            "file": file,
+            "digest": digest,
+            "rules": rules[first : first + RULES_MAX],
+            "found": len(rules),
+            "rules_max": RULES_MAX,
+            "levels": list(Level),
+        }
+
+    return await page(request, "policy.html", facts, title="Policy")
 
 
 @shows(router, "/parts/confirmations")
@@ -56,8 +77,16 @@ async def explain(request: Request) -> Response:
     """What the policy says of a command or a rule; nothing is run."""
     query = (await form_of(request)).text("what", most=COMMAND_MAX)
     home = home_of(request)
-    facts = await asyncio.to_thread(_explain, home, query)
-    text = render("parts/policy_explained.html", facts)
+
+    def facts() -> Mapping[str, Any]:
+        if not query.strip():
+            return {"what": "", "explained": None, "rule": None, "parts": ()}
+        explained = explain_policy(home.config, query)
+        rule = rule_fields(explained.rule) if explained.rule is not None else None
+        parts = [(name, [rule_fields(rule) for rule in rules]) for name, rules in explained.parts]
+        return {"what": query, "explained": explained, "rule": rule, "parts": parts}
+
+    text = render("parts/policy_explained.html", await asyncio.to_thread(facts))
     return HTMLResponse(guard(text, session_of(request)))
 
 
@@ -111,39 +140,9 @@ def _role(request: Request, home: App) -> Role:
     return role_in_force(home, session_of(request).token)
 
 
-def _facts(home: App, filters: Mapping[str, Any]) -> Mapping[str, Any]:
-    file, digest, book = shown_policy(home.config)
-    word, level = filters["q"].lower(), filters["level"]
-    rules = [
-        rule
-        for rule in book["rules"]
-        if (not level or rule["level"] == level) and (not word or word in json.dumps(rule).lower())
-    ]
-    first = filters["at"] if filters["at"] < len(rules) else 0
-    return {
-        **_waiting(home),
-        "filters": filters,
-        "file": file,
-        "digest": digest,
-        "rules": rules[first : first + RULES_MAX],
-        "found": len(rules),
-        "rules_max": RULES_MAX,
-        "levels": list(Level),
-    }
-
-
 def _waiting(home: App) -> Mapping[str, Any]:
     found = confirmations.page(home, pending_only=True, limit=CONFIRMATIONS_MAX)
     return {"waiting": found}
-
-
-def _explain(home: App, query: str) -> Mapping[str, Any]:
-    if not query.strip():
-        return {"what": "", "explained": None, "rule": None, "parts": ()}
-    explained = explain_policy(home.config, query)
-    rule = rule_fields(explained.rule) if explained.rule is not None else None
-    parts = [(name, [rule_fields(rule) for rule in rules]) for name, rules in explained.parts]
-    return {"what": query, "explained": explained, "rule": rule, "parts": parts}
 
 
 def _confirmation(home: App, confirmation: str) -> Mapping[str, Any]:
@@ -151,13 +150,12 @@ def _confirmation(home: App, confirmation: str) -> Mapping[str, Any]:
     return {
         "one": found,
         "patch": str(found.change.get("patch", "")),
-        "change": json.dumps(to_json(_rest(found)), indent=2, ensure_ascii=False),
+        "change": json.dumps(
+            to_json({name: value for name, value in found.change.items() if name != "patch"}),
+            indent=2,
+            ensure_ascii=False,
+        ),
         "left": confirmations.left_of(home, found),
         "is_pending": found.state is ConfirmationState.PENDING,
         "is_late": found.expires_at <= home.clock.now(),
     }
-
-
-def _rest(found: Confirmation) -> Mapping[str, Any]:
-    """What a patch does not show already."""
-    return {name: value for name, value in found.change.items() if name != "patch"}

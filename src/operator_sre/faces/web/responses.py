@@ -119,8 +119,23 @@ async def page(
     """A whole page. `facts` are read in a thread, so that no other request waits for them."""
     hub, session = hub_of(request), session_of(request)
     await hub.look()
-    layout = _layout(request, session, title)
-    text = await asyncio.to_thread(_whole, home_of(request), template, facts, layout)
+    home = home_of(request)
+    layout = {
+        "title": title,
+        "session": session,
+        "role": session.role,
+        "may": session.role.may,
+        "Role": Role,
+        "path": request.url.path,
+        "seq": hub.head,
+        "toasts": session.take_toasts(),
+        "server_now": home.clock.now().isoformat(),
+    }
+
+    def whole() -> str:
+        return render(template, {**layout, **standing_of(home), **facts(home)})
+
+    text = await asyncio.to_thread(whole)
     return HTMLResponse(guard(text, session), status)
 
 
@@ -183,24 +198,6 @@ async def problem_of(request: Request, error: OperatorError) -> Response:
     """An error of the app, as a page."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 503)
     return await problem(request, status, error.message, error.next_step)
-
-
-def _layout(request: Request, session: Session, title: str) -> dict[str, Any]:
-    return {
-        "title": title,
-        "session": session,
-        "role": session.role,
-        "may": session.role.may,
-        "Role": Role,
-        "path": request.url.path,
-        "seq": hub_of(request).head,
-        "toasts": session.take_toasts(),
-        "server_now": home_of(request).clock.now().isoformat(),
-    }
-
-
-def _whole(home: App, template: str, facts: Facts, layout: Mapping[str, Any]) -> str:
-    return render(template, {**layout, **standing_of(home), **facts(home)})
 
 
 def _came_from(request: Request) -> str:

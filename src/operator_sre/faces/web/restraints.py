@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
 from operator_sre.app.confirmations import cross
-from operator_sre.app.restraints import Stopped, switch_asked, switch_on, switch_state
+from operator_sre.app.restraints import switch_asked, switch_on, switch_state
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.responses import home_of, page, redirect
 from operator_sre.faces.web.routes import does, router_of, shows
@@ -29,7 +29,11 @@ router = router_of()
 @shows(router, PLACE)
 async def kill_switch(request: Request) -> Response:
     """How it stands, and the form that turns it."""
-    return await page(request, "kill_switch.html", _facts, title="Kill switch")
+
+    def facts(home: App) -> Mapping[str, Any]:
+        return {"switch": switch_state(home), "word": WORD}
+
+    return await page(request, "kill_switch.html", facts, title="Kill switch")
 
 
 @does(router, f"{PLACE}/engage", role=Role.APPROVER)
@@ -40,7 +44,13 @@ async def engage(request: Request) -> Response:
     if form.text("word", most=16).lower() != WORD:
         raise UsageError("Nothing was stopped.", next_step=f"Type {WORD!r} to confirm.")
     stopped = await switch_on(home_of(request), reason=reason)
-    return redirect(request, _describe(stopped), to=PLACE)
+    ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
+    partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
+    text = (
+        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} processes ended,"
+        f" {cancelled} requests cancelled.{partly}"
+    )
+    return redirect(request, text, to=PLACE)
 
 
 @does(router, f"{PLACE}/release", role=Role.ADMIN)
@@ -55,16 +65,3 @@ async def release(request: Request) -> Response:
         text = f"The kill switch is still on. Another person must confirm {confirmation.id}."
         return redirect(request, text, to=PLACE, bad=True)
     return redirect(request, "The kill switch is off. Agents act as their mode allows.", to=PLACE)
-
-
-def _facts(home: App) -> Mapping[str, Any]:
-    return {"switch": switch_state(home), "word": WORD}
-
-
-def _describe(stopped: Stopped) -> str:
-    ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
-    partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
-    return (
-        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} processes ended,"
-        f" {cancelled} requests cancelled.{partly}"
-    )

@@ -102,9 +102,16 @@ async def _refuse(
 ) -> Response | None:
     """The refusal, or None. A form checks the token as it is at this moment."""
     if posts:
-        why = await _find_flaw(request, session, once=once)
+        form = await form_of(request)
+        token = request.headers.get("x-csrf", "") or form.fields.get("csrf", "")
+        if not session.knows(token):
+            why = "csrf"
+        else:
+            why = session.use(form.fields.get("seal", "")) if once else ""
         if why:
-            await _tell(request, session, why)
+            await request.app.state.refusals.record_refusal(
+                request.scope["source"], why, token=session.token.id
+            )
             words = _WORDS.get(why, "This form belongs to another session.")
             return await problem(
                 request, 403, words, "Reload the page and check it before you try again."
@@ -122,20 +129,6 @@ def _caller(request: Request, session: Session) -> Caller:
     """The caller of a request; the role of a session changes when it is renewed."""
     refusals = request.app.state.refusals
     return Caller(session.token, session.role, request.scope["source"], Audience.WEB, refusals)
-
-
-async def _find_flaw(request: Request, session: Session, *, once: bool) -> str:
-    form = await form_of(request)
-    token = request.headers.get("x-csrf", "") or form.fields.get("csrf", "")
-    if not session.knows(token):
-        return "csrf"
-    return session.use(form.fields.get("seal", "")) if once else ""
-
-
-async def _tell(request: Request, session: Session, why: str) -> None:
-    await request.app.state.refusals.record_refusal(
-        request.scope["source"], why, token=session.token.id
-    )
 
 
 _WORDS = {

@@ -122,7 +122,8 @@ class Sessions:
     def begin(self, token: Token, source: str) -> tuple[Session, str]:
         """A new session, never a reused one, and the secret of its cookie."""
         now, secret = self.now(), secrets.token_urlsafe(32)
-        self._sweep(now)
+        for name in [name for name, session in self._known.items() if _is_over(session, now)]:
+            del self._known[name]
         mine = [name for name, session in self._known.items() if session.token.id == token.id]
         for name in mine[: max(0, len(mine) - OF_TOKEN_MAX + 1)]:
             del self._known[name]
@@ -173,10 +174,6 @@ class Sessions:
 
     def _counts(self, session: Session, now: float) -> bool:
         return now - session.asked_s < ASK_AGAIN_S or self.renew(session)
-
-    def _sweep(self, now: float) -> None:
-        for name in [name for name, session in self._known.items() if _is_over(session, now)]:
-            del self._known[name]
 
 
 def _is_over(session: Session, now: float) -> bool:

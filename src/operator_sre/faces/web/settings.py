@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import OperatorError
 from operator_sre.app.models import list_models, try_model
-from operator_sre.app.notices import notify_status, send_test
+from operator_sre.app.notices import ChannelStatus, notify_status, send_test
 from operator_sre.app.secrets import list_secrets
 from operator_sre.app.tokens import find
 from operator_sre.faces.web.forms import form_of
@@ -30,7 +30,26 @@ router = router_of()
 @shows(router, PLACE)
 async def settings(request: Request) -> Response:
     """All of it; no secret is ever on this page."""
-    return await page(request, "settings.html", _facts, title="Settings")
+
+    def facts(home: App) -> Mapping[str, Any]:
+        channels: Sequence[ChannelStatus] = ()
+        problem = ""
+        try:
+            channels = notify_status(home)
+        except OperatorError as error:  # an unreadable file of addresses
+            problem = f"{error.message} {error.next_step}".strip()
+        return {
+            "tokens": find(home)[:TOKENS_MAX],
+            "now": home.clock.now(),
+            "channels": channels,
+            "channels_problem": problem,
+            "models": list_models(home),
+            "secrets": list_secrets(home),
+            "home_folder": str(home.config.home),
+            "file": str(home.config.file or ""),
+        }
+
+    return await page(request, "settings.html", facts, title="Settings")
 
 
 @does(router, f"{PLACE}/notify", role=Role.APPROVER)
@@ -51,23 +70,3 @@ async def model(request: Request) -> Response:
         return redirect(request, f"{tried.name}: {tried.problem}", to=PLACE, bad=True)
     words = f"{tried.name} answered in {tried.seconds:.1f} s, for {tried.spent.usd:.4f} USD."
     return redirect(request, words, to=PLACE)
-
-
-def _facts(home: App) -> Mapping[str, Any]:
-    return {
-        "tokens": find(home)[:TOKENS_MAX],
-        "now": home.clock.now(),
-        **_channels(home),
-        "models": list_models(home),
-        "secrets": list_secrets(home),
-        "home_folder": str(home.config.home),
-        "file": str(home.config.file or ""),
-    }
-
-
-def _channels(home: App) -> Mapping[str, Any]:
-    """The notification channels; an unreadable file of addresses becomes a sentence."""
-    try:
-        return {"channels": notify_status(home), "channels_problem": ""}
-    except OperatorError as error:
-        return {"channels": (), "channels_problem": f"{error.message} {error.next_step}".strip()}

@@ -45,7 +45,13 @@ Period = Annotated[str, Query(pattern=f"^({'|'.join(PERIODS)})$")]
 @shows(router, PLACE)
 async def subjects(request: Request) -> Response:
     """All subjects, and what is kept quiet."""
-    return await page(request, "subjects.html", _everything, title="Subjects")
+
+    def facts(home: App) -> Mapping[str, Any]:
+        configured = home.config.subjects
+        windows = [(subject.name, window) for subject in configured for window in subject.windows]
+        return {**_rows(home), **_silences(home), "windows": windows}
+
+    return await page(request, "subjects.html", facts, title="Subjects")
 
 
 @shows(router, "/parts/subjects")
@@ -69,12 +75,47 @@ async def subject(
     reading: Pattern = "*",
 ) -> Response:
     """One subject: its health, its invariants and readings over time, what can be done to it."""
-    return await page(
-        request,
-        "subject.html",
-        lambda home: _subject(home, name, since, target or "*", reading or "*"),
-        title=name,
-    )
+    targets, readings = target or "*", reading or "*"
+
+    def facts(home: App) -> Mapping[str, Any]:
+        view = show_subject(home, name)
+        replayed = replay_history(home, name, target=targets, since=since)
+        history = subject_history(home, name, target=targets, reading=readings, since=since)
+        ends = (replayed.since, replayed.until)
+        looked = [point.at for series in history.series for point in series.points]
+        seen = (min(looked), max(looked)) if looked else None
+        bars = {
+            invariant.name: bar(
+                invariant.name,
+                [(it.since, it.until) for it in replayed.spells if it.invariant == invariant.name],
+                ends,
+                seen,
+            )
+            for invariant in view.invariants
+        }
+        spells = sorted(replayed.spells, key=lambda spell: spell.since, reverse=True)
+        # A picture of a value that never changes shows nothing.
+        moved = []
+        for series in history.series:
+            values = {point.value for point in series.points}
+            if sum(isinstance(value, int | float) for value in values) > 1:
+                moved.append(series)
+        return {
+            **_health(home, name),
+            "subject": view,
+            "at": ends[1],
+            "bars": bars,
+            "spells": spells[:SPELLS_MAX],
+            "looks": history.looks,
+            "pictures": _pictures(moved[:CHARTS_MAX], ends),
+            "left_out": max(0, len(moved) - CHARTS_MAX) + history.left_out,
+            "since": since,
+            "target": targets,
+            "reading": readings,
+            "periods": PERIODS,
+        }
+
+    return await page(request, "subject.html", facts, title=name)
 
 
 @shows(router, f"/parts{PLACE}/{{name}}/health")
@@ -111,13 +152,6 @@ async def end(request: Request) -> Response:
     return redirect(request, f"Silence {silence.id} ended.", to=PLACE)
 
 
-def _everything(home: App) -> Mapping[str, Any]:
-    windows = [
-        (subject.name, window) for subject in home.config.subjects for window in subject.windows
-    ]
-    return {**_rows(home), **_silences(home), "windows": windows}
-
-
 def _rows(home: App) -> Mapping[str, Any]:
     return {"subjects": list_subjects(home)}
 
@@ -133,52 +167,21 @@ def _health(home: App, name: str) -> Mapping[str, Any]:
     return {"health": shown}
 
 
-def _subject(home: App, name: str, since: str, target: str, reading: str) -> Mapping[str, Any]:
-    view = show_subject(home, name)
-    replayed = replay_history(home, name, target=target, since=since)
-    history = subject_history(home, name, target=target, reading=reading, since=since)
-    ends = (replayed.since, replayed.until)
-    looked = [point.at for series in history.series for point in series.points]
-    seen = (min(looked), max(looked)) if looked else None
-    bars = {
-        invariant.name: bar(
-            invariant.name,
-            [(it.since, it.until) for it in replayed.spells if it.invariant == invariant.name],
-            ends,
-            seen,
-        )
-        for invariant in view.invariants
-    }
-    spells = sorted(replayed.spells, key=lambda spell: spell.since, reverse=True)[:SPELLS_MAX]
-    moved = [series for series in history.series if _moves(series)]
-    return {
-        **_health(home, name),
-        "subject": view,
-        "at": ends[1],
-        "bars": bars,
-        "spells": spells,
-        "looks": history.looks,
-        "pictures": _pictures(moved[:CHARTS_MAX], ends),
-        "left_out": max(0, len(moved) - CHARTS_MAX) + history.left_out,
-        "since": since,
-        "target": target,
-        "reading": reading,
-        "periods": PERIODS,
-    }
-
-
-def _moves(series: Series) -> bool:
-    """Whether there is anything to see in a picture of it."""
-    values = {point.value for point in series.points if isinstance(point.value, int | float)}
-    return len(values) > 1
-
-
 def _pictures(some: Sequence[Series], ends: tuple[datetime, datetime]) -> Markup:
     if not some:
         return Markup("")
     begin = ends[0]
     drawn = charts(
-        [_chart(series, begin) for series in some],
+        [
+            Chart(
+                f"{series.target}: {series.reading}",
+                tuple(
+                    Point((point.at - begin).total_seconds(), point.value, point.problem)
+                    for point in _thin(series.points)
+                ),
+            )
+            for series in some
+        ],
         [],
         spans=(0.0, max(1.0, (ends[1] - begin).total_seconds())),
         broken=None,
@@ -186,14 +189,6 @@ def _pictures(some: Sequence[Series], ends: tuple[datetime, datetime]) -> Markup
         legend={},
     )
     return Markup(drawn)  # noqa: S704 - drawn by us, where all names are escaped
-
-
-def _chart(series: Series, begin: datetime) -> Chart:
-    points = [
-        Point((point.at - begin).total_seconds(), point.value, point.problem)
-        for point in _thin(series.points)
-    ]
-    return Chart(f"{series.target}: {series.reading}", tuple(points))
 
 
 def _thin(points: Sequence[Seen]) -> Sequence[Seen]:

@@ -38,9 +38,18 @@ router = router_of()
 @shows(router, PLACE)
 async def terminal(request: Request) -> Response:
     """The command form, and recent commands."""
-    return await page(
-        request, "terminal.html", lambda home: _facts(request, home), title="Terminal"
-    )
+
+    def facts(home: App) -> Mapping[str, Any]:
+        names = [subject.name for subject in list_subjects(home)]
+        return {
+            "subjects": names,
+            "seconds_max": SECONDS_MAX,
+            "observes": home.config.mode is Mode.OBSERVE,
+            **_jobs(request),
+            **_nothing(),
+        }
+
+    return await page(request, "terminal.html", facts, title="Terminal")
 
 
 @shows(router, f"/parts{PLACE}")
@@ -53,8 +62,21 @@ async def list_jobs(request: Request) -> Response:
 async def check(request: Request) -> Response:
     """What would become of a command; nothing is run, and nothing is written."""
     wanted = _read_form(await form_of(request))
-    facts = await asyncio.to_thread(_foreseen, home_of(request), wanted)
-    text = render("parts/terminal_verdict.html", facts)
+    home = home_of(request)
+
+    def facts() -> Mapping[str, Any]:
+        # An unfinished command is not an error.
+        if not wanted.command.strip():
+            return _nothing()
+        try:
+            outlook = foresee_command(home, wanted)
+        except OperatorError as error:
+            return {**_nothing(), "problem": f"{error.message} {error.next_step}".strip()}
+        left_out = _LEFT_OUT if wanted.target or wanted.subject else _LEFT_OUT | {"target"}
+        known = [(name, text) for name, text in facts_of(outlook) if text and name not in left_out]
+        return {"verdict": outlook.verdict, "facts": known, "problem": ""}
+
+    text = render("parts/terminal_verdict.html", await asyncio.to_thread(facts))
     return HTMLResponse(guard(text, session_of(request)))
 
 
@@ -93,33 +115,9 @@ def _read_form(form: Form) -> Wanted:
     )
 
 
-def _facts(request: Request, home: App) -> Mapping[str, Any]:
-    names = [subject.name for subject in list_subjects(home)]
-    return {
-        "subjects": names,
-        "seconds_max": SECONDS_MAX,
-        "observes": home.config.mode is Mode.OBSERVE,
-        **_jobs(request),
-        **_nothing(),
-    }
-
-
 def _jobs(request: Request) -> Mapping[str, Any]:
     return {"jobs": _jobs_of(request).newest(limit=JOBS_SHOWN)}
 
 
 def _nothing() -> Mapping[str, Any]:
     return {"verdict": None, "facts": (), "problem": ""}
-
-
-def _foreseen(home: App, wanted: Wanted) -> Mapping[str, Any]:
-    """The outlook of a command while the user types; an unfinished command is not an error."""
-    if not wanted.command.strip():
-        return _nothing()
-    try:
-        outlook = foresee_command(home, wanted)
-    except OperatorError as error:
-        return {**_nothing(), "problem": f"{error.message} {error.next_step}".strip()}
-    left_out = _LEFT_OUT if wanted.target or wanted.subject else _LEFT_OUT | {"target"}
-    facts = [(name, text) for name, text in facts_of(outlook) if text and name not in left_out]
-    return {"verdict": outlook.verdict, "facts": facts, "problem": ""}

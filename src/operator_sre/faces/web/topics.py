@@ -46,8 +46,12 @@ def note_of(entry: Entry) -> dict[str, Any]:
     match entry.kind:
         case Kind.APPROVAL_REQUESTED:
             approval = _document(entry, "approval")
+            action = approval.get("action")
+            brief = brief_of(action) if isinstance(action, Mapping) else ""
             return _note(
-                "Approval required", _describe(approval), _place_of("/approvals", approval)
+                "Approval required",
+                visible(brief[:WORDS_MAX]) or "An action needs approval.",
+                _place_of("/approvals", approval),
             )
         case Kind.CONFIRMATION_REQUESTED:
             approval = _document(entry, "confirmation")
@@ -73,13 +77,6 @@ def _place_of(place: str, document: Mapping[str, Any]) -> str:
     """Where it is answered."""
     name = str(document.get("id", ""))
     return f"{place}/{quote(name, safe='')}" if name else place
-
-
-def _describe(approval: Mapping[str, Any]) -> str:
-    """The action to approve; it is redacted already."""
-    action = approval.get("action")
-    brief = brief_of(action) if isinstance(action, Mapping) else ""
-    return visible(brief[:WORDS_MAX]) or "An action needs approval."
 
 
 def _note(title: str, text: str, place: str) -> dict[str, Any]:

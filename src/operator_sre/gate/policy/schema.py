@@ -342,14 +342,6 @@ def _rule(node: Node, level: Level, written: Written, origin: str) -> None:
         not_match=tuple(node.word() for node in _items(body, "not_match")),
         origin=origin,
     )
-    _conditions(node, body, rule)
-    written.rules.append(rule)
-    written.places[id] = node
-    written.examples[id] = (_items(body, "match"), _items(body, "not_match"))
-
-
-def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
-    """What a rule has to have, and what it must not have at its level."""
     if not (rule.command or rule.regex or rule.redirect or rule.path):
         raise node.error("The rule has to name a command, a path, a redirect or a regex.")
     if not rule.match:
@@ -359,17 +351,20 @@ def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
     if rule.level is not Level.SAFE:
         if rule.cwd:  # whatever is not safe is not safe anywhere
             raise body["cwd"].error("'cwd' is for rules of 'safe' only.")
-        return
-    if not rule.command:
-        raise node.error("A rule of 'safe' has to name its commands.")
-    if any(map(_GLOB.search, rule.command)):
-        raise body["command"].error("A rule of 'safe' has to name its commands in full.")
-    if rule.privileged:
-        raise body["privileged"].error("Nothing that needs other rights can be made safe.")
-    if rule.redirect:
-        raise body["redirect"].error("Nothing that is redirected can be made safe.")
-    if rule.risk is not Risk.LOW:
-        raise body["risk"].error("A rule of 'safe' has to have a low risk.")
+    else:
+        if not rule.command:
+            raise node.error("A rule of 'safe' has to name its commands.")
+        if any(map(_GLOB.search, rule.command)):
+            raise body["command"].error("A rule of 'safe' has to name its commands in full.")
+        if rule.privileged:
+            raise body["privileged"].error("Nothing that needs other rights can be made safe.")
+        if rule.redirect:
+            raise body["redirect"].error("Nothing that is redirected can be made safe.")
+        if rule.risk is not Risk.LOW:
+            raise body["risk"].error("A rule of 'safe' has to have a low risk.")
+    written.rules.append(rule)
+    written.places[id] = node
+    written.examples[id] = (_items(body, "match"), _items(body, "not_match"))
 
 
 def _items(body: Mapping[str, Node], key: str) -> list[Node]:

@@ -357,15 +357,12 @@ def find_members(data: bytes, start: int, end: int) -> Iterator[Finding]:
         )
         is_chosen = may_be_chosen and is_secret(value.of(data), Trust.SAID)
         # A word like `refresh` names many things: an id or a commit below it is no secret.
-        is_id = named.trust is Trust.MADE and not is_value and _is_id(value.of(data))
-        if is_chosen or (looks_made(value.of(data)) and not is_id):
+        raw = value.of(data)
+        is_digest = len(raw) in (40, 64) and _DIGEST.at(raw, 0) == len(raw)
+        is_id = named.trust is Trust.MADE and not is_value and (is_uuid(raw) or is_digest)
+        if is_chosen or (looks_made(raw) and not is_id):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
         at = value.end + value.depth + 1
-
-
-def _is_id(raw: bytes) -> bool:
-    """A UUID, or the hexadecimal digest of a commit or an image."""
-    return is_uuid(raw) or (len(raw) in (40, 64) and _DIGEST.at(raw, 0) == len(raw))
 
 
 @detector(_PARAMETER)

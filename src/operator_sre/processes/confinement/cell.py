@@ -249,9 +249,8 @@ def _request(walls: Walls) -> bytes:
     kept = " ".join(str(CAPABILITIES[name]) for name in walls.capabilities)
     covered = shown = ""
     if walls.profile is None:
-        covered, shown = (" ".join(map(_hex, paths)) for paths in (walls.hidden, walls.shown))
+        covered, shown = (
+            " ".join(os.fsencode(os.path.realpath(path)).hex() for path in paths)
+            for paths in (walls.hidden, walls.shown)
+        )
     return f"{most}\n{kept}\n{covered}\n{shown}\n".encode() + program
-
-
-def _hex(path: str) -> str:
-    return os.fsencode(os.path.realpath(path)).hex()

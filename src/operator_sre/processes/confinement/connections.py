@@ -138,7 +138,19 @@ class Connections:
                         flags = call.arguments[2] & 0xFFFFFFFF
                         return await self._send_message(call, fd, call.arguments[1], flags)
                     case _:
-                        return await self._send_messages(call, fd)
+                        flags = call.arguments[3] & 0xFFFFFFFF
+                        sent = 0
+                        for place in range(min(call.arguments[2] & 0xFFFFFFFF, PARTS_MAX)):
+                            at = call.arguments[1] + MESSAGE_STEP_BYTES * place
+                            try:
+                                size = await self._send_message(call, fd, at, flags)
+                            except (OSError, RefusedError):
+                                if not sent:
+                                    raise
+                                break
+                            write_memory(call.thread, at + MESSAGE.size, struct.pack("<I", size))
+                            sent += 1
+                        return sent
             finally:
                 self._open.discard(fd)
 
@@ -223,21 +235,6 @@ class Connections:
         if name and name_size:
             address = read_memory(call.thread, name, min(name_size, ADDRESS_BYTES_MAX))
         return await self._send(fd, bytes(data), flags, address)
-
-    async def _send_messages(self, call: Call, fd: int) -> int:
-        flags = call.arguments[3] & 0xFFFFFFFF
-        sent = 0
-        for place in range(min(call.arguments[2] & 0xFFFFFFFF, PARTS_MAX)):
-            at = call.arguments[1] + MESSAGE_STEP_BYTES * place
-            try:
-                size = await self._send_message(call, fd, at, flags)
-            except (OSError, RefusedError):
-                if not sent:
-                    raise
-                break
-            write_memory(call.thread, at + MESSAGE.size, struct.pack("<I", size))
-            sent += 1
-        return sent
 
     async def _call(self, function: Callable[..., int], *arguments: object) -> int:
         def work() -> int:

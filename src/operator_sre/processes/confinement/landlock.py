@@ -120,11 +120,11 @@ class Reads:
                 if path in self._hidden or entry.is_symlink():
                     continue
                 # Of the devices, only those are open that are named, and what processes share.
-                yield from self._inside(SHARED if path == "/dev" else path)
-
-    def _inside(self, path: str) -> Iterator[str]:
-        leads_to_hidden = any(each.startswith(f"{path}/") for each in self._hidden)
-        return self._visible(path) if leads_to_hidden else iter((path,))
+                place = SHARED if path == "/dev" else path
+                if any(each.startswith(f"{place}/") for each in self._hidden):
+                    yield from self._visible(place)
+                else:
+                    yield place
 
 
 def _create(rights: int, scopes: int) -> int:

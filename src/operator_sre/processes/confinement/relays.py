@@ -92,8 +92,14 @@ class Relays:
 
     async def lead(self, path: str) -> str | None:
         """Where a connection to this socket is led instead, or None."""
-        relay = self._relay_of(path)
-        if relay is None:
+        relay: Relay
+        if path.startswith(_USERS):
+            relay = self._pass_records
+        elif path.endswith("docker.sock"):
+            relay = self._pass_request
+        elif path.endswith(("system_bus_socket", "private")):
+            relay = self._pass_messages
+        else:
             return None
         if path in self._servers:
             return self._servers[path][1]
@@ -124,13 +130,6 @@ class Relays:
         if self._place >= 0:
             os.close(self._place)
             self._place = -1
-
-    def _relay_of(self, path: str) -> Relay | None:
-        if path.startswith(_USERS):
-            return self._pass_records
-        if path.endswith("docker.sock"):
-            return self._pass_request
-        return self._pass_messages if path.endswith(("system_bus_socket", "private")) else None
 
     async def _serve(
         self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str

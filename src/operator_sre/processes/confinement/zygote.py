@@ -157,7 +157,15 @@ def _confine(walls: _Walls, rulesets: list[int]) -> int:
         if os.geteuid() != 0:
             _prctl(PR_SET_NO_NEW_PRIVS, 1)
         return -1
-    _keep_capabilities(walls.capabilities)
+    # Root keeps these and no others, also for the programs that it starts.
+    mask = sum(1 << number for number in walls.capabilities) if os.geteuid() == 0 else 0
+    if os.geteuid() == 0:
+        _prctl(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    head = struct.pack("<Ii", CAPABILITY_VERSION, 0)
+    _check(_libc.capset(head, struct.pack("<IIIIII", low, low, low, high, high, high)))
+    for number in walls.capabilities if mask else ():
+        _check(_libc.prctl(PR_CAP_AMBIENT, AMBIENT_RAISE, number, 0, 0))
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     for ruleset in rulesets:
         _check(_libc.syscall(_restrict, ctypes.c_int(ruleset), ctypes.c_uint(0)))
@@ -218,18 +226,6 @@ def _become(line: _socket.socket) -> None:
     except OSError as error:
         number = error.errno or errno.EIO
     line.send(FAILED.pack(number, in_folder))
-
-
-def _keep_capabilities(kept: list[int]) -> None:
-    """Root keeps these and no others, also for the programs that it starts."""
-    mask = sum(1 << number for number in kept) if os.geteuid() == 0 else 0
-    if os.geteuid() == 0:
-        _prctl(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
-    low, high = mask & 0xFFFFFFFF, mask >> 32
-    head = struct.pack("<Ii", CAPABILITY_VERSION, 0)
-    _check(_libc.capset(head, struct.pack("<IIIIII", low, low, low, high, high, high)))
-    for number in kept if mask else ():
-        _check(_libc.prctl(PR_CAP_AMBIENT, AMBIENT_RAISE, number, 0, 0))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -110,7 +110,14 @@ class RunnerJob:
             else:
                 if self._confined is None:
                     self._prepare_confined()
-                self.pid, pipes = self._start_confined()
+                assert self._confined is not None
+                try:
+                    self._confined.start()
+                except BaseException:
+                    for fd in {*self._prepared} - {-1}:
+                        os.close(fd)
+                    raise
+                self.pid, pipes = self._confined.pid, self._prepared
         except (OSError, ValueError, IndexError, OverflowError) as problem:
             why, number = _not_started(problem, order)
             self._finish(error=why, number=number)
@@ -167,17 +174,6 @@ class RunnerJob:
         for fd in {feed, out, err} - {-1}:
             os.set_blocking(fd, False)
         self._confined, self._prepared = confined, (feed, out, err)
-
-    def _start_confined(self) -> tuple[int, tuple[int, int, int]]:
-        """Let the cell become the command; the same answer."""
-        assert self._confined is not None
-        try:
-            self._confined.start()
-        except BaseException:
-            for fd in {*self._prepared} - {-1}:
-                os.close(fd)
-            raise
-        return self._confined.pid, self._prepared
 
     def _weigh(self) -> None:
         """End it when all of it together has more memory than it may."""

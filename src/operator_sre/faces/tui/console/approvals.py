@@ -169,7 +169,25 @@ class ApprovalsPage(Page):
         panel, now = self.query_one(Panel), self.console_app.now()
         pairs: Sequence[tuple[str, str]] = ()
         if (view := self._read_choice()) is not None:
-            pairs = _approval_facts(view, now)
+            from operator_sre.app.outlook import facts_of
+
+            # What a person needs to decide comes first, then the rest.
+            request = view.approval
+            number = "-" if request.ticket is None else request.ticket
+            known = dict(facts_of(view.outlook, f"ticket {number}, run {request.run or '-'}"))
+            first = ("command", "in", "inside", "target", "verdict", "changes", "undo")
+            rest = [(name, text) for name, text in known.items() if name and name not in first]
+            names = f": {', '.join(request.approvers)}" if request.approvers else ""
+            time_left = display.time_left(request.expires_at, now)
+            pairs = (
+                *((name, known.get(name, "")) for name in first),
+                ("time left", f"{time_left}, until {request.expires_at:%H:%M:%S} UTC"),
+                ("identity", view.outlook.identity),
+                *rest,
+                ("approved", f"{len(request.approvers)} of {request.needed} approvals{names}"),
+                ("escalated", "no decision in time" if request.escalated else ""),
+                ("request", f"{request.id}, version {request.version}"),
+            )
         elif (change := self._read_change()) is not None:
             time_left = display.time_left(change.expires_at, now)
             pairs = (
@@ -184,28 +202,6 @@ class ApprovalsPage(Page):
                 ("request", change.id),
             )
         panel.show(display.facts(pairs, panel.text_width))
-
-
-def _approval_facts(view: ApprovalView, now: datetime) -> Sequence[tuple[str, str]]:
-    """What a person needs to decide first, then the rest."""
-    from operator_sre.app.outlook import facts_of
-
-    request = view.approval
-    number = "-" if request.ticket is None else request.ticket
-    known = dict(facts_of(view.outlook, f"ticket {number}, run {request.run or '-'}"))
-    first = ("command", "in", "inside", "target", "verdict", "changes", "undo")
-    rest = [(name, text) for name, text in known.items() if name and name not in first]
-    names = f": {', '.join(request.approvers)}" if request.approvers else ""
-    time_left = display.time_left(request.expires_at, now)
-    return (
-        *((name, known.get(name, "")) for name in first),
-        ("time left", f"{time_left}, until {request.expires_at:%H:%M:%S} UTC"),
-        ("identity", view.outlook.identity),
-        *rest,
-        ("approved", f"{len(request.approvers)} of {request.needed} approvals{names}"),
-        ("escalated", "no decision in time" if request.escalated else ""),
-        ("request", f"{request.id}, version {request.version}"),
-    )
 
 
 class ApproveQuestion(Question):

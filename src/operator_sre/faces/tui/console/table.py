@@ -168,7 +168,10 @@ class Table(Widget, can_focus=True):
         if not self._rows:
             words = Segment(f"{NO_MARK}{self._none}" if y == 1 else "", style + Style(dim=True))
             return Strip([words]).crop(0, width).adjust_cell_length(width, style)
-        shown = self._fit_columns(width)
+        kept = [(at, column) for at, column in enumerate(self._columns) if column.needs <= width]
+        fixed = sum(column.width + len(_GAP) for _, column in kept if column.width)
+        rest = max(8, width - len(MARK) - fixed)
+        shown = [(at, column.name, column.width or rest) for at, column in kept]
         if y == 0:
             heads = [(name.upper(), size, style + Style(dim=True)) for _, name, size in shown]
             return _line(NO_MARK, heads, width, style)
@@ -195,13 +198,6 @@ class Table(Widget, can_focus=True):
         self._top = max(0, min(self._top, self._at, max(0, len(self._rows) - self._height)))
         if self._at >= self._top + self._height:
             self._top = self._at - self._height + 1
-
-    def _fit_columns(self, width: int) -> list[tuple[int, str, int]]:
-        """The columns that fit, with their widths."""
-        kept = [(at, column) for at, column in enumerate(self._columns) if column.needs <= width]
-        fixed = sum(column.width + len(_GAP) for _, column in kept if column.width)
-        rest = max(8, width - len(MARK) - fixed)
-        return [(at, column.name, column.width or rest) for at, column in kept]
 
 
 def _line(mark: str, parts: Sequence[tuple[str, int, Style]], width: int, style: Style) -> Strip:
