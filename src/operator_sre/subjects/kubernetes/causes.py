@@ -18,7 +18,11 @@ STEM_MIN = 3
 # A group that must match counts more than the words that only make a match better.
 EXTRA = 0.5
 # A word that belongs to no alternative tells that another cause is meant.
-UNEXPECTED = 1.5
+UNEXPECTED = 2.0
+# Words that only say that something is wrong.
+_WRONG = (
+    "bad wrong incorrect invalid mismatch failure fail error exceed unavailable down kill by of"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ def name_among(cause: str, offered: Sequence[str]) -> str:
     if known is None:
         return ""
     words = {name: _words(name) for name in offered}
+    neutral = _words(_WRONG)
     best, best_score = "", 0.0
     for name, found in words.items():
         if not all(group & found for group in known.needed):
@@ -63,7 +68,7 @@ def name_among(cause: str, offered: Sequence[str]) -> str:
         needed = frozenset().union(*known.needed)
         score = sum(rarity[word] for word in found & needed)
         score += EXTRA * sum(rarity[word] for word in (found & known.extra) - needed)
-        score -= UNEXPECTED * sum(rarity[word] for word in found - needed - known.extra)
+        score -= UNEXPECTED * sum(rarity[word] for word in found - needed - known.extra - neutral)
         if score > best_score:
             best, best_score = name, score
     return best
@@ -81,4 +86,5 @@ def _words(name: str) -> frozenset[str]:
 
 def _stem(word: str) -> str:
     stem = _ENDING.sub("", word)
-    return stem if len(stem) >= STEM_MIN else word
+    # Again, so that `exceed` and `exceeded` end alike.
+    return _stem(stem) if STEM_MIN <= len(stem) < len(word) else word

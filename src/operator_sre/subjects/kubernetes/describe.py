@@ -223,10 +223,10 @@ def _environment(block: Block) -> list[Object]:
 
 def _sources(block: Block) -> list[Object]:
     found: list[Object] = []
-    for name, child in block.get("Environment Variables from").fields:
-        words = child.value.split()
-        kind = "secretRef" if words[:1] == ["Secret"] else "configMapRef"
-        found.append({kind: {"name": name, "optional": "Optional: true" in child.value}})
+    for row in block.get("Environment Variables from").rows:
+        name, _, rest = row.partition(" ")
+        kind = "secretRef" if rest.strip().startswith("Secret") else "configMapRef"
+        found.append({kind: {"name": name, "optional": "Optional: true" in rest}})
     return found
 
 

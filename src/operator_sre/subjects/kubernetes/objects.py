@@ -273,6 +273,7 @@ def _pod(item: Object, sets: Mapping[str, str]) -> Pod:
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or ""),
         address=str(status.get("podIP") or ""),
+        age_s=item.get("age_s"),
     )
 
 

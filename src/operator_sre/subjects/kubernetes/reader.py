@@ -17,7 +17,12 @@ from operator_sre.subjects.kubernetes.dependencies import callers_below, calls_b
 from operator_sre.subjects.kubernetes.nodes import find_node_failures
 from operator_sre.subjects.kubernetes.performance import find_slowness
 from operator_sre.subjects.kubernetes.recorded import read_record
-from operator_sre.subjects.kubernetes.routing import find_addresses, find_log_causes, find_routing
+from operator_sre.subjects.kubernetes.routing import (
+    find_addresses,
+    find_log_causes,
+    find_routing,
+    find_unreachable,
+)
 from operator_sre.subjects.kubernetes.scheduling import find_admission, find_scheduling
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
 from operator_sre.subjects.kubernetes.storage import find_storage
@@ -34,6 +39,7 @@ RULES = (
     find_crashes,
     find_failed_probes,
     find_routing,
+    find_unreachable,
     find_addresses,
     find_log_causes,
     find_slowness,

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from operator_protocols.domain.system_record import SystemRecord
-from operator_sre.subjects.kubernetes.describe import described, event_rows, table
+from operator_sre.subjects.kubernetes.describe import described, event_rows, parse_age, table
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
 
@@ -67,6 +67,8 @@ def read_record(record: SystemRecord) -> Snapshot:
     for key, row in tables.items():
         if key not in found and key[0] in listed:
             found[key] = _from_row(*key, row)
+        if key in found and "AGE" in row:
+            found[key]["age_s"] = parse_age(row["AGE"])
     for key, item in declared.items():
         if key in found:
             _complete(found[key], item)

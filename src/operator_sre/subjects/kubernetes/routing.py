@@ -22,7 +22,7 @@ from operator_sre.subjects.kubernetes.suspicion import (
     first_match,
 )
 
-__all__ = ["find_addresses", "find_log_causes", "find_routing"]
+__all__ = ["find_addresses", "find_log_causes", "find_routing", "find_unreachable"]
 
 _NO_NAME = re.compile(
     r"no such host|name or service not known|name resolution|ENOTFOUND|NXDOMAIN|UnknownHost"
@@ -155,6 +155,32 @@ def find_log_causes(snapshot: Snapshot) -> Iterator[Suspicion]:
         names = ", ".join(sorted(unresolved))
         told = f"names of existing services do not resolve for {names}"
         yield Suspicion.of("dns_down", "kube-dns", LIKELY, told, line, explains=unresolved)
+
+
+def find_unreachable(snapshot: Snapshot) -> Iterator[Suspicion]:
+    """Services that should answer and do not: scaled to zero, or kept apart by a policy."""
+    calls = calls_between(snapshot)
+    for service in snapshot.services:
+        lost = [
+            port for (name, port), ok in snapshot.reached.items() if name == service.name and not ok
+        ]
+        for workload in snapshot.selected(service):
+            callers = [name for name, called in calls.items() if workload.name in called]
+            failing = [
+                name
+                for name in callers
+                if any(service.name in line for line in error_lines(snapshot, name))
+            ]
+            missed = [f"{', '.join(failing)} cannot reach it"] if failing else []
+            missed += [f"no connection to {service.name}:{port}" for port in lost]
+            if workload.desired == 0:
+                why = f"{workload.name} is scaled to zero"
+                weight = LIKELY if missed else WEAK
+                yield Suspicion.of("scaled_to_zero", workload.name, weight, why, *missed)
+            elif lost and service.endpoints and snapshot.names.get("networkpolicy"):
+                names = ", ".join(sorted(snapshot.names["networkpolicy"]))
+                told = f"the pods are ready, and there are network policies: {names}"
+                yield Suspicion.of("network_policy", workload.name, POSSIBLE, *missed, told)
 
 
 def _holder(snapshot: Snapshot, calls: Mapping[str, set[str]], workload: Workload) -> Workload:

@@ -69,6 +69,8 @@ _QUOTAS = (
     ("pod_quota", re.compile(r"\bpods\b")),
 )
 _FULL = 0.999
+# The scheduler reports a pod that it cannot place within a second.
+UNSEEN_S = 30.0
 
 
 def find_scheduling(snapshot: Snapshot) -> Iterator[Suspicion]:
@@ -95,7 +97,7 @@ def find_scheduling(snapshot: Snapshot) -> Iterator[Suspicion]:
         if cause and cause != "node_not_ready":
             weight = CERTAIN if told else LIKELY
             yield Suspicion.of(cause, pod.owner, weight, told, why, explains=[pod.owner])
-        elif not told and snapshot.nodes:
+        elif not told and snapshot.nodes and (pod.age_s or 0.0) > UNSEEN_S:
             # Nobody even tried: the scheduler reports every pod that it cannot place.
             unready = f"pod {pod.name} has no node, and the scheduler reported nothing about it"
             yield Suspicion.of("scheduler_down", _control(snapshot), POSSIBLE, unready)

@@ -125,6 +125,7 @@ class Pod:
     reason: str = ""
     message: str = ""
     address: str = ""
+    age_s: float | None = None
 
     @property
     def ready(self) -> bool:

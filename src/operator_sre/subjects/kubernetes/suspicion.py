@@ -17,7 +17,6 @@ __all__ = [
     "first_match",
     "fresh_events",
     "incomplete",
-    "runs_short",
 ]
 
 # How much a suspicion is worth: the state of the object shows the cause; it fits the cause and
@@ -69,15 +68,6 @@ def first_match(
         if match:
             return name, match
     return None
-
-
-def runs_short(snapshot: Snapshot, workload: Workload) -> bool:
-    """Whether a workload has fewer ready pods than it wants."""
-    wanted = 1 if workload.desired is None else workload.desired
-    ready = workload.ready
-    if ready is None:
-        ready = sum(pod.ready for pod in snapshot.pods_of(workload.name))
-    return ready < wanted
 
 
 def incomplete(snapshot: Snapshot) -> Iterator[Workload]:
