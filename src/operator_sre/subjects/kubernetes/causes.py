@@ -13,7 +13,7 @@ from math import log
 __all__ = ["KnownCause", "known_causes", "name_among"]
 
 # Endings that make no difference: exceeded, labels, mapping.
-_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+_ENDING = re.compile(r"(?:ion|ing|ed|es|s)$")
 STEM_MIN = 3
 # A group that must match counts more than the words that only make a match better.
 EXTRA = 0.5
@@ -21,18 +21,21 @@ EXTRA = 0.5
 UNEXPECTED = 2.0
 # Words that only say that something is wrong.
 _WRONG = (
-    "bad wrong incorrect invalid mismatch failure fail error exceed unavailable down kill by of"
+    "bad wrong incorrect invalid mismatch conflict failure fail error exceed unavailable down kill"
+    " container by of"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCause:
-    """A cause: its sentence, the words that its name must have, and those that it may have."""
+    """A cause: its sentence, and in which ways others name it.
+
+    Each way has groups of words, of which a name must share one each, and words that it may have.
+    """
 
     name: str
     sentence: str
-    needed: tuple[frozenset[str], ...]
-    extra: frozenset[str]
+    ways: tuple[tuple[tuple[frozenset[str], ...], frozenset[str]], ...]
 
 
 @cache
@@ -40,7 +43,7 @@ def known_causes() -> dict[str, KnownCause]:
     """The causes of causes.toml by name."""
     text = files(__package__).joinpath("causes.toml").read_text(encoding="utf-8")
     return {
-        name: _parse(name, entry["sentence"], entry["words"])
+        name: KnownCause(name, entry["sentence"], tuple(map(_parse, _several(entry["words"]))))
         for name, entry in tomllib.loads(text).items()
     }
 
@@ -59,25 +62,30 @@ def name_among(cause: str, offered: Sequence[str]) -> str:
     neutral = _words(_WRONG)
     best, best_score = "", 0.0
     for name, found in words.items():
-        if not all(group & found for group in known.needed):
-            continue
         rarity = {
             word: log(1 + len(offered) / sum(word in others for others in words.values()))
             for word in found
         }
-        needed = frozenset().union(*known.needed)
-        score = sum(rarity[word] for word in found & needed)
-        score += EXTRA * sum(rarity[word] for word in (found & known.extra) - needed)
-        score -= UNEXPECTED * sum(rarity[word] for word in found - needed - known.extra - neutral)
-        if score > best_score:
-            best, best_score = name, score
+        for groups, extra in known.ways:
+            if not all(group & found for group in groups):
+                continue
+            needed = frozenset().union(*groups)
+            score = sum(rarity[word] for word in found & needed)
+            score += EXTRA * sum(rarity[word] for word in (found & extra) - needed)
+            score -= UNEXPECTED * sum(rarity[word] for word in found - needed - extra - neutral)
+            if score > best_score:
+                best, best_score = name, score
     return best
 
 
-def _parse(name: str, sentence: str, words: str) -> KnownCause:
+def _several(words: str | list[str]) -> list[str]:
+    return [words] if isinstance(words, str) else words
+
+
+def _parse(words: str) -> tuple[tuple[frozenset[str], ...], frozenset[str]]:
     needed, _, extra = words.partition(";")
     groups = tuple(frozenset(map(_stem, group.split("|"))) for group in needed.split())
-    return KnownCause(name, sentence, groups, frozenset(map(_stem, extra.split())))
+    return groups, frozenset(map(_stem, extra.split()))
 
 
 def _words(name: str) -> frozenset[str]:

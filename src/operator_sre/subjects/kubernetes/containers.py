@@ -66,6 +66,8 @@ _MOUNTS = (
     ("volume_attached_elsewhere", re.compile(r"Multi-Attach|already (?:attached|used by)", re.I)),
     ("mount_failed", re.compile(r"MountVolume|AttachVolume|Unable to attach or mount", re.I)),
 )
+_NOT_CREATED = frozenset({"CreateContainerError", "RunContainerError"})
+_DENIED = re.compile(r"(?:mount|mkdir|volume|hostPath).*permission denied", re.IGNORECASE)
 _OOM = re.compile(r"OOMKilled|out of memory|oom-kill", re.IGNORECASE)
 # A service that does not speak what the probe speaks.
 _WRONG_PROTOCOL = re.compile(
@@ -99,6 +101,12 @@ def find_failed_starts(snapshot: Snapshot) -> Iterator[Suspicion]:
                 cause = found[0] if found else "config_error"
                 evidence = found[1].group() if found else told
                 yield Suspicion.of(cause, pod.owner, CERTAIN, evidence, explains=[pod.owner])
+            elif container.waiting in _NOT_CREATED and (
+                denied := [text for text in (container.message, *texts) if _DENIED.search(text)]
+            ):
+                yield Suspicion.of(
+                    "mount_denied", pod.owner, CERTAIN, *denied[:1], explains=[pod.owner]
+                )
             elif not container.ready and (
                 _COMMAND_ERRORS.search(f"{container.waiting} {container.exit_reason}")
                 or _COMMAND_ERRORS.search(container.message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -88,10 +87,7 @@ def read_record(record: SystemRecord) -> Snapshot:
 
 def _words(command: str) -> list[str]:
     """The words of a command without its options, but for the format `yaml`."""
-    try:
-        words = shlex.split(command.partition("|")[0])
-    except ValueError:
-        return []
+    words = command.partition("|")[0].split()
     plain, skip = [], False
     for at, word in enumerate(words):
         if skip:
