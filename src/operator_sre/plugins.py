@@ -16,13 +16,23 @@ from operator_sre.ownership import must_be_trusted
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-    from operator_protocols.ports import Plugin
+    from operator_protocols.ports import Plugin, RecordReader
 
-__all__ = ["CAPABILITIES", "GROUP", "PERMISSIONS", "find_checker", "find_plugin", "plugin_names"]
+__all__ = [
+    "CAPABILITIES",
+    "GROUP",
+    "PERMISSIONS",
+    "RECORDS",
+    "find_checker",
+    "find_plugin",
+    "find_reader",
+    "plugin_names",
+]
 
 GROUP = "operator.subjects"
 PERMISSIONS = "operator.permissions"
 CAPABILITIES = "operator.capabilities"
+RECORDS = "operator.records"
 T = TypeVar("T")
 FILES_MAX = 5000
 _OURS = "operator_sre"
@@ -51,6 +61,19 @@ def find_plugin(name: str) -> Plugin:
             next_step=_REINSTALL,
         )
     return plugin
+
+
+def find_reader(name: str) -> RecordReader:
+    """Load the reader of recorded systems of that name; MissingPluginError if there is none."""
+    from operator_protocols.ports import RecordReader
+
+    points = [point for point in _points(RECORDS) if point.name == name]
+    reader = _load(points[0], f"The reader {name!r}") if points else None
+    if not isinstance(reader, RecordReader):
+        raise MissingPluginError(
+            f"No installed package can read records of {name!r}.", next_step=_REINSTALL
+        )
+    return reader
 
 
 def find_checker(group: str, kind: type[T], otherwise: T) -> T:

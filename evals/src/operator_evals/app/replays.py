@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from operator_evals.app.authors import turns_of
 from operator_evals.app.trial_agents import ticket_fact, truth_of
 from operator_evals.app.trial_facts import commands_of, diagnoses_of, proofs_of
 from operator_evals.campaign import Mind
+from operator_evals.case_record import record_of
 from operator_evals.cases import cases_in, causes_around, recording_of
 from operator_evals.facts import Moments, TrialFacts, TrialState, TurnFact
 from operator_evals.opinions import Completion, Opinions, second_opinions
@@ -21,7 +23,7 @@ from operator_evals.replay import NOTE, RecordedProofs, RecordedShell, World, po
 from operator_evals.score import Score, Share, score, share
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.budget import Budget, Spent
-from operator_protocols.domain.diagnosis import Alternative, Evidence
+from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.run import Answer, Ask, Diagnose, Escalate
 from operator_protocols.domain.ticket import Ticket
@@ -41,6 +43,7 @@ from operator_sre.executor import Executor
 from operator_sre.gate import Gate, Terms
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Pipeline
+from operator_sre.plugins import find_reader
 from operator_sre.tickets import Desk
 
 if TYPE_CHECKING:
@@ -118,6 +121,21 @@ class _Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reader:
+    """The built-in reasoner of a recorded system: it diagnoses the record, and asks nothing."""
+
+    diagnosis: Diagnosis | None
+    name: str = REASONER
+
+    async def answer(self, ask: Ask) -> Answer:
+        """The diagnosis, or that nothing explains the record."""
+        if self.diagnosis is None:
+            reason = "Not identified: nothing in the record explains the incident."
+            return Answer(reason, (Escalate(reason),))
+        return Answer("", (Diagnose(self.diagnosis), Escalate(self.diagnosis.summary)))
+
+
+@dataclass(frozen=True, slots=True)
 class _Oracle:
     """An agent that knows the truth: the upper bound."""
 
@@ -135,15 +153,24 @@ class _Oracle:
 
 
 async def replay(
-    app: App, recording: Recording, model: str, *, name: str, second: Completion | None = None
+    app: App,
+    recording: Recording,
+    model: str,
+    *,
+    name: str,
+    second: Completion | None = None,
+    diagnose: Callable[[], Diagnosis | None] | None = None,
 ) -> Replayed:
     """Let an agent work on every incident of a recording. No action runs.
 
-    `second` is asked what it thinks of the commands, beside what the gate thinks.
+    `second` is asked what it thinks of the commands, beside what the gate thinks. The built-in
+    reasoner gives the diagnosis of `diagnose` where there is one.
     """
     began = time.monotonic()
     mind: Model
-    if model == Mind.NONE:
+    if model == REASONER and diagnose is not None:
+        mind = _Reader(diagnose())
+    elif model == Mind.NONE:
         mind = _Silent()
     elif model == Mind.ORACLE:
         mind = _Oracle(recording.expected)
@@ -367,9 +394,12 @@ async def replay_cases(
 ) -> tuple[Replayed, ...]:
     """Every case below a folder, one after another; `tell` hears of each when it is done."""
     causes = causes_around(folder)
+    reader = find_reader("kubernetes")
     done = []
     for case in cases_in(folder, limit=limit):
-        replayed = await replay(app, recording_of(case, causes), model, name=case.name)
+        diagnose = partial(reader.diagnose, record_of(case), causes)
+        recording = recording_of(case, causes)
+        replayed = await replay(app, recording, model, name=case.name, diagnose=diagnose)
         done.append(replayed)
         tell(replayed)
     return tuple(done)

@@ -13,6 +13,7 @@ from operator_protocols.errors import ObservationError
 if TYPE_CHECKING:
     from operator_protocols.domain.cause import Cause
     from operator_protocols.domain.confinement import Confinement
+    from operator_protocols.domain.diagnosis import Diagnosis
     from operator_protocols.domain.entry import Actor
     from operator_protocols.domain.health import Severity
     from operator_protocols.domain.observation import Finding, Observation
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.rig import RigSpec
     from operator_protocols.domain.run import Answer, Ask
     from operator_protocols.domain.stack import StackSpec
+    from operator_protocols.domain.system_record import SystemRecord
     from operator_protocols.domain.target import Process, Target
     from operator_protocols.domain.tool import Prepared, ToolSpec
     from operator_protocols.domain.verdict import Verdict
@@ -36,6 +38,7 @@ __all__ = [
     "PermissionChecker",
     "Plugin",
     "Preparing",
+    "RecordReader",
     "Sealer",
     "Shell",
     "Signer",
@@ -83,6 +86,21 @@ class Invariant(Protocol):
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Say for every target it speaks of whether it holds. Pure."""
+        ...
+
+
+@runtime_checkable
+class RecordReader(Protocol):
+    """Diagnoses systems of one kind from what commands printed about them.
+
+    A reader is found by the entry point group `operator.records`.
+    """
+
+    def diagnose(self, record: SystemRecord, causes: Sequence[str] = ()) -> Diagnosis | None:
+        """The most probable cause and target, or None where nothing explains the record.
+
+        Where `causes` are given, the diagnosis has the name of one of them.
+        """
         ...
 
 
