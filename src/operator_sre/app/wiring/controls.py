@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.observation import Observation
