@@ -21,6 +21,7 @@ DOWN: Mapping[str, Value] = {
     "reachable": False,
     "quorum": True,
     "data_damaged": False,
+    "data_present": True,
     "disk_is_full": False,
     "log_grown": False,
 }
@@ -37,6 +38,8 @@ CASES: list[tuple[str, set[str], Mapping[str, Value], Mapping[str, str]]] = [
         DOWN,
         {**GONE, "sockets": "deaf", "limits": "unknown", "log": "dependency"},
     ),
+    ("data_gone", {"member_down"}, {**DOWN, "data_present": False}, {**GONE, "log": "quiet"}),
+    ("data_gone", {"member_down"}, {**DOWN, "data_present": False}, {**GONE, "log": "errors"}),
     ("data_unusable", {"member_down"}, {**DOWN, "data_damaged": True}, {**GONE, "log": "quiet"}),
     ("data_unusable", {"member_down"}, {**DOWN, "data_damaged": True}, {**GONE, "log": "errors"}),
     (

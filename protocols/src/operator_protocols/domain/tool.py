@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_protocols.domain.action import TIMEOUT_S, Argument
+from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.verdict import Risk
 
 __all__ = ["Parameter", "ParameterType", "Prepared", "ToolSource", "ToolSpec", "ToolState"]
@@ -68,6 +69,8 @@ class ToolSpec:
     `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
     `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
     `plans` names invariants that it breaks at its target, which is wanted while a person says so.
+    `requires` are checks of a fresh observation just before it runs: an agent cannot call it while
+    one of them is not met or has no answer, and a person cannot while one is known not to be met.
     """
 
     name: str
@@ -85,6 +88,7 @@ class ToolSpec:
     ends: tuple[str, ...] = ()
     settle_s: float = 0.0
     plans: tuple[str, ...] = ()
+    requires: tuple[Precondition, ...] = ()
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

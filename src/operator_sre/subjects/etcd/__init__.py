@@ -21,5 +21,6 @@ plugin = Plugin(
     truths=KNOWLEDGE.truths,
     notes=KNOWLEDGE.notes,
     tools=etcd_tools,
+    requires=KNOWLEDGE.requires,
     depot=EtcdDepot,
 )

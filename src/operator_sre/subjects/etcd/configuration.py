@@ -125,6 +125,11 @@ def local_readings(target: Target, *, down: bool) -> dict[str, Value]:
     if target.runs_at:
         return readings
     with contextlib.suppress(OSError, ValueError):
+        if (place := data_dir(target)) is not None:
+            # Without its log of writes a member forgets what it has promised to the others.
+            logs = (place / "member" / "wal").glob("*.wal")
+            readings["data_present"] = any(log.stat().st_size for log in logs)
+    with contextlib.suppress(OSError, ValueError):
         if (file := config_file(target)) is not None:
             with file.open(encoding="utf-8") as lines:
                 text = lines.read(CONFIG_BYTES_MAX)

@@ -284,8 +284,11 @@ async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
     """What is broken only because it does not run needs no new data."""
     was_up = call.member(name).up
     if not was_up:
-        if call.cluster.member_of(call.member(name).target) is None:
+        target = call.member(name).target
+        if call.cluster.member_of(target) is None:
             return None
+        if local_readings(target, down=True).get("data_present") is not True:
+            return None  # an empty member must not come back under its old name
         try:
             await life.restart(name)
         except OperatorError:

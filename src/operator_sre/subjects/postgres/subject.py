@@ -24,6 +24,7 @@ from operator_sre.subjects.postgres.session import (
     login_of,
     open_session,
 )
+from operator_sre.subjects.postgres.start import compare_starts, start_readings
 
 __all__ = ["CLIENT", "SERVER", "Postgres", "local_readings"]
 
@@ -50,7 +51,7 @@ class Postgres(BaseSubject):
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
         seen = await asyncio.gather(*map(self._observe_target, self.present_targets()))
-        return self.observation(compare(seen))
+        return self.observation(compare_starts(compare(seen)))
 
     async def _observe_target(self, target: Target) -> Seen:
         readings: dict[str, Value] = {"kind": target.kind}
@@ -62,6 +63,7 @@ class Postgres(BaseSubject):
         if target.kind != SERVER:
             return see_stranger(target)
         readings |= await asyncio.to_thread(local_readings, target)
+        readings |= await asyncio.to_thread(start_readings, target)
         try:
             login = login_of(self.settings, target)
             opening = open_session(target, login, timeout_s=self.settings.timeout_s)

@@ -20,5 +20,6 @@ plugin = Plugin(
     truths=KNOWLEDGE.truths,
     notes=KNOWLEDGE.notes,
     tools=tools,
+    requires=KNOWLEDGE.requires,
     stack=stack,
 )

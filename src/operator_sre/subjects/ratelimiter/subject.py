@@ -14,6 +14,7 @@ from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
 from operator_sre.subjects.ratelimiter.nodes import NodeReport, observe_node
+from operator_sre.subjects.ratelimiter.starts import has_data, see_starts
 from operator_sre.subjects.ratelimiter.stores import Sample, StoreReport, observe_store
 from operator_sre.subjects.ratelimiter.totals import (
     alone_of,
@@ -42,6 +43,8 @@ class RateLimiter(BaseSubject):
 
     def __init__(self, settings: SubjectSettings) -> None:
         super().__init__(settings, invariants_with(settings.options))
+        # When each store fell silent.
+        self._silent: dict[str, float] = {}
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
@@ -78,6 +81,8 @@ class RateLimiter(BaseSubject):
             seen[primary] = _with(seen[primary], {"limit_nodes": addresses} if addresses else {})
         report = next((store for store in stores if store.seen.target == primary), None)
         seen |= _see_nodes(nodes, report, common)
+        for name, readings in (await self._see_starts(places, stores, sentinels)).items():
+            seen[name] = _with(seen[name], readings)
         seen |= {
             target.name: see_stranger(target) for target in targets if target.kind not in KINDS
         }
@@ -88,6 +93,19 @@ class RateLimiter(BaseSubject):
                 grown: dict[str, Value] = {"log_bytes": size, "log_grown": size > long_bytes}
                 seen[target.name] = _with(seen[target.name], grown)
         return self.observation(seen[target.name] for target in targets)
+
+    async def _see_starts(
+        self,
+        places: Sequence[Target],
+        stores: Sequence[StoreReport],
+        sentinels: Sequence[StoreReport],
+    ) -> dict[str, dict[str, Value]]:
+        now = self.settings.clock.monotonic()
+        silent = {each.seen.target for each in stores if each.reading("reachable") is not True}
+        self._silent = {name: self._silent.get(name, now) for name in silent}
+        down_s = {name: now - since for name, since in self._silent.items()}
+        data = {place.name: await asyncio.to_thread(has_data, place) for place in places}
+        return see_starts(down_s, places, stores, sentinels, data)
 
     async def _observe_nodes(self, targets: Sequence[Target]) -> list[NodeReport]:
         timeout_s, secret = self.settings.timeout_s, self.settings.secret
