@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_protocols.domain.action import TIMEOUT_S, Argument
+from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Risk
 
 __all__ = ["Parameter", "ParameterType", "Prepared", "ToolSource", "ToolSpec", "ToolState"]
@@ -68,6 +69,8 @@ class ToolSpec:
     `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
     `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
     `plans` names invariants that it breaks at its target, which is wanted while a person says so.
+    An `exclusive` tool is a remedy of nothing but what `ends` names. `on` are the kinds or names of
+    the targets that it is for, all when none is named.
     """
 
     name: str
@@ -85,6 +88,12 @@ class ToolSpec:
     ends: tuple[str, ...] = ()
     settle_s: float = 0.0
     plans: tuple[str, ...] = ()
+    exclusive: bool = False
+    on: tuple[str, ...] = ()
+
+    def fits(self, target: Target) -> bool:
+        """Whether it is for a target."""
+        return not self.on or target.kind in self.on or target.name in self.on
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from operator_protocols.domain.health import Severity
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
+from operator_sre.subjects.declarative.cause import causes_by, see_causes
 from operator_sre.subjects.declarative.description import (
     DeclaredProbe,
     Description,
@@ -25,13 +27,13 @@ from operator_sre.subjects.declarative.description import (
 from operator_sre.subjects.declarative.document import nearest
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
-from operator_sre.subjects.declarative.levers import LeverTool
+from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
 
-__all__ = ["DeclarativeSubject", "description_of", "targets_of", "tools_of"]
+__all__ = ["DeclarativeSubject", "causes_of", "description_of", "targets_of", "tools_of"]
 
 OPTIONS = ("file",)
 AT_ONCE_MAX = 1000
@@ -49,6 +51,7 @@ class DeclarativeSubject:
         self._description = description_of(settings.options)
         self._links = Links()
         self.name = settings.name
+        self._check_words()
         self.invariants: Sequence[Invariant] = self._description.invariants
         self.notes = self._description.notes
 
@@ -63,7 +66,40 @@ class DeclarativeSubject:
             raise ObservationError(f"{self.name!r} has no targets.")
         pace = _Pace()
         seen = await asyncio.gather(*(self._observe_target(target, pace) for target in targets))
-        return Observation(self.name, self._settings.clock.now(), tuple(seen))
+        observation = Observation(self.name, self._settings.clock.now(), tuple(seen))
+        if not self._description.causes or self._is_healthy(observation):
+            return observation
+        return replace(
+            observation,
+            seen=tuple(
+                replace(each, readings={**each.readings, **self._see(target, observation)})
+                for each, target in zip(observation.seen, targets, strict=True)
+            ),
+        )
+
+    def _is_healthy(self, observation: Observation) -> bool:
+        return all(
+            finding.health is Health.HEALTHY
+            for invariant in self.invariants
+            for finding in invariant.check(observation)
+        )
+
+    def _see(self, target: Target, observation: Observation) -> Mapping[str, bool]:
+        return see_causes(self._description.causes, target, observation, None)
+
+    def _check_words(self) -> None:
+        """Refuse an `on` that means no target of operator.toml."""
+        if self._description.targets or not (targets := self.targets()):
+            return
+        known = sorted({word for target in targets for word in (target.kind, target.name)})
+        for noun, each in self._description.parts:
+            for word in each.on:
+                if word not in known:
+                    raise ConfigError(
+                        f"'on' of {noun} {each.name!r}: {word[:60]!r} is neither a kind nor a name"
+                        f" of a target of {self.name!r}.",
+                        next_step=nearest(word, known),
+                    )
 
     async def _observe_target(self, target: Target, pace: _Pace) -> Seen:
         probes = [probe for probe in self._description.probes if speaks_of(probe.on, target)]
@@ -157,6 +193,12 @@ def targets_of(options: Mapping[str, Any]) -> Sequence[Target]:
         else target
         for target in description.targets
     )
+
+
+def causes_of(options: Mapping[str, Any]) -> Sequence[Cause]:
+    """The causes of a file, and for each invariant that a lever repairs what breaks it."""
+    description = description_of(options)
+    return causes_by(description.causes, description.invariants, description.targets)
 
 
 def tools_of(settings: SubjectSettings) -> Sequence[Tool]:
