@@ -14,9 +14,9 @@ from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.limits import BUSY
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.run import LATE
+from operator_sre.act import ActionRecord, RefusedBy, Request, WhenBusy, act
 from operator_sre.controls import Controls
 from operator_sre.executor import Executor
-from operator_sre.pipeline import ActionRecord, RefusedBy, Request, WhenBusy, act
 from tests.contract.workshop import Script, Workshop
 
 pytestmark = pytest.mark.asyncio

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     # Commands that only read the store start without the stages.
     from operator_protocols.domain.cause import Cause
     from operator_protocols.domain.entry import Actor
+    from operator_protocols.domain.observation import Observation
+    from operator_protocols.domain.precondition import Unmet
     from operator_protocols.domain.run import Comment, LogTail, Trend
     from operator_protocols.domain.target import Target
     from operator_protocols.domain.ticket import Ticket
@@ -94,6 +96,16 @@ class Controls:
         if self.restraint is not None:
             held = self.restraint.foresee(verdict, subject, requester.agent)
         return self.gate.foresee(verdict, requester, held, subject=subject)
+
+    def find_unmet(self, action: Action, observation: Observation) -> tuple[Unmet, ...]:
+        """The preconditions of an action that this observation does not show to hold."""
+        from operator_protocols.domain.precondition import find_unmet
+
+        tool = self.registry.get(action.tool)
+        if tool is None or not tool.spec.requires:
+            return ()
+        target = str(action.arguments.get("target") or action.target)
+        return find_unmet(tool.spec.requires, target, self.subject.targets(), observation)
 
     async def complete(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
         """The action with every argument that ticket and targets determine, or why it is invalid.

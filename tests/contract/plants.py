@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Clock, Invariant
 
@@ -56,6 +56,7 @@ class Plant:
         self.hangs = False
         self.begun = asyncio.Event()
         self.looks = 0
+        self.readings: dict[str, dict[str, Value]] = {}
 
     def targets(self) -> Sequence[Target]:
         """Its parts."""
@@ -73,4 +74,8 @@ class Plant:
 
     def _seen(self, name: str) -> Seen:
         up = self.up[name]
-        return Seen(name, problem="it answered 500") if up is None else Seen(name, {"up": up})
+        return (
+            Seen(name, problem="it answered 500")
+            if up is None
+            else Seen(name, {"up": up, **self.readings.get(name, {})})
+        )

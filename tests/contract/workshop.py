@@ -10,7 +10,9 @@ from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence, Option
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.run import Answer, Ask, Budget, Diagnose
+from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
@@ -122,7 +124,11 @@ class Workshop:
             new_id=lambda: next(self.new_id),
             terms=Terms(approval_s=60.0),
         )
-        executor = Executor(self.store.intents, self._shell, self.tools)
+
+        async def observe() -> tuple[Observation, Sequence[Target]]:
+            return await self.plant.observe(), self.plant.targets()
+
+        executor = Executor(self.store.intents, self._shell, self.tools, observe=observe)
         return _AsItIs(self.plant, gate, executor)
 
     def _policy(self) -> Policy:

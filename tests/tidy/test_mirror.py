@@ -25,7 +25,10 @@ OTHERS = {
     "tidy": "the tree itself",
 }
 # Tests at the root that are named after no module there.
-AT_ROOT = {"test_act": "pipeline.act", "test_docs": "the documentation"}
+AT_ROOT = {
+    "test_docs": "the documentation",
+    "test_preconditions": "what pipeline, executor and reasoner do with preconditions",
+}
 
 
 def _packages() -> Iterator[str]:

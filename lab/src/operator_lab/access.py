@@ -9,16 +9,22 @@ from typing import Any
 from operator_lab.manifest import read_manifest
 from operator_lab.rig import attach
 from operator_lab.stacks.record import is_stack, read_record
-from operator_lab.tools import rig_tools
+from operator_lab.tools import NO_PRECONDITIONS, rig_tools
+from operator_protocols.domain.precondition import Precondition
 from operator_sre.app.extras import RigAccess
 
 __all__ = ["open_rig", "read_options"]
 
 
-def open_rig(directory: Path) -> RigAccess:
-    """The rig that is up in a directory; NotFoundError when there is none."""
+def open_rig(
+    directory: Path, requires: Mapping[str, tuple[Precondition, ...]] = NO_PRECONDITIONS
+) -> RigAccess:
+    """The rig that is up in a directory; NotFoundError when there is none.
+
+    `requires` are the preconditions of its tools, by name.
+    """
     rig = attach(directory)
-    return RigAccess(rig.targets, rig, rig_tools(rig))
+    return RigAccess(rig.targets, rig, rig_tools(rig, requires))
 
 
 def read_options(directory: Path) -> Mapping[str, Any]:

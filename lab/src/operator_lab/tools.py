@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from operator_lab.rig import AnyRig
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.target import Process
 from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import NotFoundError, OperatorError
 from operator_protocols.ports import Job, Tool
 
-__all__ = ["RESTART_NODE", "RESUME_NODE", "rig_tools"]
+__all__ = ["NO_PRECONDITIONS", "RESTART_NODE", "RESUME_NODE", "rig_tools"]
+
+NO_PRECONDITIONS: Mapping[str, tuple[Precondition, ...]] = MappingProxyType({})
 
 RESTART_NODE = ToolSpec(
     name="restart_node",
@@ -72,11 +76,17 @@ class _RigTool:
         )
 
 
-def rig_tools(rig: AnyRig) -> tuple[Tool, ...]:
-    """All tools of one rig."""
+def rig_tools(
+    rig: AnyRig, requires: Mapping[str, tuple[Precondition, ...]] = NO_PRECONDITIONS
+) -> tuple[Tool, ...]:
+    """All tools of one rig, with the preconditions that its subject has for them."""
+
+    def spec_of(spec: ToolSpec) -> ToolSpec:
+        return replace(spec, requires=requires.get(spec.name, ()))
+
     return (
-        _RigTool(RESTART_NODE, "restarted", rig.restart),
-        _RigTool(RESUME_NODE, "resumed", rig.resume),
+        _RigTool(spec_of(RESTART_NODE), "restarted", rig.restart),
+        _RigTool(spec_of(RESUME_NODE), "resumed", rig.resume),
     )
 
 

@@ -21,6 +21,7 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_protocols.ports import Approvals
+from operator_sre.act import ActionRecord, RefusedBy, Request, act
 from operator_sre.app.outlook import Outlook, outlook_of
 from operator_sre.app.persons import myself, signed_in
 from operator_sre.app.policy import record_overrides
@@ -32,7 +33,6 @@ from operator_sre.executor import Executor
 from operator_sre.executor.categories import named_exit
 from operator_sre.executor.recovery import Recovery
 from operator_sre.gate import Way
-from operator_sre.pipeline import ActionRecord, RefusedBy, Request, act
 
 __all__ = [
     "Execution",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from operator_protocols.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from operator_protocols.domain.precondition import Precondition
     from operator_protocols.domain.target import Target
     from operator_protocols.ports import Kill, Tool
 
@@ -30,8 +31,13 @@ class RigAccess:
 class Lab(Protocol):
     """The module `operator_lab.access`."""
 
-    def open_rig(self, directory: Path) -> RigAccess:
-        """Return the rig that is up in a directory; NotFoundError when there is none."""
+    def open_rig(
+        self, directory: Path, requires: Mapping[str, tuple[Precondition, ...]] = ...
+    ) -> RigAccess:
+        """Return the rig that is up in a directory; NotFoundError when there is none.
+
+        `requires` are the preconditions of its tools, by name.
+        """
         ...
 
     def read_options(self, directory: Path) -> Mapping[str, Any]:

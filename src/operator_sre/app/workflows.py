@@ -36,6 +36,7 @@ from operator_protocols.errors import (
     RigError,
     UsageError,
 )
+from operator_sre.act import Request, WhenBusy, act
 from operator_sre.app.persons import myself, signed_in
 from operator_sre.app.policy import record_overrides
 from operator_sre.app.redaction import redacted_watch
@@ -49,7 +50,6 @@ from operator_sre.executor.workflows.definition import FILE_BYTES_MAX, parse_doc
 from operator_sre.executor.workflows.progress import Progress
 from operator_sre.executor.workflows.references import references_of, with_samples
 from operator_sre.gate import Way
-from operator_sre.pipeline import Request, WhenBusy, act
 
 __all__ = [
     "LATE_S_MAX",

@@ -14,8 +14,10 @@ from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Action, Argum
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.limits import BUSY, Limits
+from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.target import Initiator, Process
+from operator_protocols.domain.precondition import find_unmet
+from operator_protocols.domain.target import Initiator, Process, Target
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
@@ -77,6 +79,7 @@ class Executor:
 
     `generation` is that of the kill switch: when it changes, what runs is ended. `initiator` is who
     we are, `settle` waits for the programs that a tool of an operator that is gone left running.
+    `observe` shows the subject and its targets just before a tool with preconditions runs.
     """
 
     intents: Intents
@@ -86,6 +89,7 @@ class Executor:
     generation: Callable[[], int] = lambda: 0
     initiator: Initiator | None = None
     settle: Settle | None = None
+    observe: Callable[[], Awaitable[tuple[Observation, Sequence[Target]]]] | None = None
 
     async def execute(
         self, permit: Permit, *, watch: Watch | None = None
@@ -217,6 +221,20 @@ class Executor:
             log.error("cannot read the kill switch: %s", error)
             return False
 
+    async def _refuse_unmet(self, tool: Tool, action: Action) -> Result | None:
+        """The refusal of a tool whose precondition is known not to hold, also to a person.
+
+        A missing answer stops agents before they get here; a person may know better.
+        """
+        if not tool.spec.requires or self.observe is None:
+            return None
+        observation, targets = await self.observe()
+        target = str(action.arguments.get("target") or action.target)
+        unmet = find_unmet(tool.spec.requires, target, targets, observation)
+        if why := " ".join(each.sentence for each in unmet if each.known):
+            return Result(Outcome.REFUSED, stderr=f"{action.tool} at {target} is refused: {why}")
+        return None
+
     async def _run(self, action: Action, job: Job) -> Result:
         if action.tool == SHELL:
             return await self.shell.run(action, job)
@@ -225,6 +243,8 @@ class Executor:
                 given = check_arguments(tool.spec, action.arguments)
                 if isinstance(given, Result):
                     return given
+                if refused := await self._refuse_unmet(tool, action):
+                    return refused
                 try:
                     # A tool that limits itself gets a moment to tell what it has.
                     async with asyncio.timeout(job.timeout_s + LATE_S_MAX):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_protocols.domain.action import TIMEOUT_S, Argument
+from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Risk
 
@@ -71,6 +72,8 @@ class ToolSpec:
     `plans` names invariants that it breaks at its target, which is wanted while a person says so.
     An `exclusive` tool is a remedy of nothing but what `ends` names. `on` are the kinds or names of
     the targets that it is for, all when none is named.
+    `requires` are checks of a fresh observation just before it runs: an agent cannot call it while
+    one of them is not met or has no answer, and a person cannot while one is known not to be met.
     """
 
     name: str
@@ -90,6 +93,7 @@ class ToolSpec:
     plans: tuple[str, ...] = ()
     exclusive: bool = False
     on: tuple[str, ...] = ()
+    requires: tuple[Precondition, ...] = ()
 
     def fits(self, target: Target) -> bool:
         """Whether it is for a target."""

@@ -1,6 +1,7 @@
 """What a subject knows of its system, read from two files beside it: `tools.toml`, `causes.toml`.
 
-`tools.toml` has the notes for an agent, `[parameters.KEY]` and `[tools.NAME]`; `causes.toml` has
+`tools.toml` has the notes for an agent, `[parameters.KEY]`, `[tools.NAME]` and
+`[preconditions.NAME]`, which may name tools that others bring; `causes.toml` has
 `[predictions.KEY]`, `[remedies.KEY]`, `[causes.NAME]` and `[truths]`. A key is how another table of
 the same file refers to a table. The risk of a tool stands in its own table and nowhere else.
 """
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from operator_protocols.domain.action import TIMEOUT_S
 from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.precondition import Precondition, Scope
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConfigError
@@ -56,6 +58,18 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "ends": (list,),
         "plans": (list,),
     },
+    "preconditions": {
+        "sentence*": (str,),
+        "reading*": (str,),
+        "tools*": (list,),
+        "is": (str, int, float, bool),
+        "at_least": _NUMBER,
+        "at_most": _NUMBER,
+        "of": (str,),
+        "kinds": (list,),
+        "within_s": _NUMBER,
+        "next_step": (str,),
+    },
     "remedies": {
         "sentence*": (str,),
         "trade_off*": (str,),
@@ -79,22 +93,32 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Notes for an agent, tools by name, causes, and which causes explain each fault."""
+    """Notes for an agent, tools by name, causes, and which causes explain each fault.
+
+    `requires` are the preconditions of each tool, also of tools that the subject does not bring.
+    """
 
     notes: str = ""
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
     truths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    requires: Mapping[str, tuple[Precondition, ...]] = field(default_factory=dict)
 
 
 def read_knowledge(folder: Path) -> Knowledge:
     """Read both files of a folder. ConfigError names the file, the table and the key at fault."""
-    tools = _Document(folder / TOOLS_FILE, ("parameters", "tools"), ("notes",))
+    tools = _Document(folder / TOOLS_FILE, ("parameters", "tools", "preconditions"), ("notes",))
     causes = _Document(
         folder / CAUSES_FILE, ("predictions", "remedies", "causes"), (), free=("truths",)
     )
     parameters = {key: _read_parameter(tools, key) for key in tools.tables["parameters"]}
     specs = {name: _read_tool(tools, name, parameters) for name in tools.tables["tools"]}
+    requires: dict[str, tuple[Precondition, ...]] = {}
+    for name, table in tools.tables["preconditions"].items():
+        precondition = _read_precondition(tools, name)
+        for tool in table["tools"]:
+            requires[tool] = (*requires.get(tool, ()), precondition)
+    specs = {name: replace(spec, requires=requires.get(name, ())) for name, spec in specs.items()}
     predictions: dict[str, Mapping[str, Mapping[str, float]]] = {}
     for key, table in causes.tables["predictions"].items():
         probes = dict(table)
@@ -125,6 +149,7 @@ def read_knowledge(folder: Path) -> Knowledge:
             for name, table in causes.tables["causes"].items()
         ),
         {name: tuple(found) for name, found in causes.tables["truths"].items()},
+        requires,
     )
     for file, section, known in (
         (tools, "parameters", parameters),
@@ -233,6 +258,24 @@ def _read_tool(file: _Document, name: str, parameters: Mapping[str, Parameter]) 
         ends=tuple(table.get("ends", ())),
         settle_s=float(table.get("settle_s", 0.0)),
         plans=tuple(table.get("plans", ())),
+    )
+
+
+def _read_precondition(file: _Document, name: str) -> Precondition:
+    table = file.tables["preconditions"][name]
+    if not {"is", "at_least", "at_most"} & table.keys():
+        raise file.wrong("preconditions", name, "lacks its answer: 'is', 'at_least' or 'at_most'")
+    return Precondition(
+        name=name,
+        sentence=table["sentence"],
+        reading=table["reading"],
+        equals=table.get("is"),
+        at_least=table.get("at_least"),
+        at_most=table.get("at_most"),
+        of=file.choose("preconditions", name, Scope, table.get("of", Scope.TARGET)),
+        kinds=tuple(table.get("kinds", ())),
+        within_s=float(table.get("within_s", 0.0)),
+        next_step=table.get("next_step", ""),
     )
 
 

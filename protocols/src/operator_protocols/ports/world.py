@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.health import Severity
     from operator_protocols.domain.observation import Finding, Observation
     from operator_protocols.domain.permit import Approval
+    from operator_protocols.domain.precondition import Precondition
     from operator_protocols.domain.rig import RigSpec
     from operator_protocols.domain.run import Answer, Ask
     from operator_protocols.domain.stack import StackSpec
@@ -298,7 +299,8 @@ class Plugin:
     the causes of a subject from its options, beside the `causes` of all. `truths` say of each
     fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
     `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
-    in containers, for who has Docker.
+    in containers, for who has Docker. `requires` are preconditions of tools by name, such as those
+    that start a process of its rig.
     """
 
     name: str
@@ -314,6 +316,7 @@ class Plugin:
     depot: Callable[[SubjectSettings], Depot] | None = None
     stack: Callable[[], StackSpec] | None = None
     causes_of: Callable[[Mapping[str, Any]], Sequence[Cause]] | None = None
+    requires: Mapping[str, tuple[Precondition, ...]] = field(default_factory=dict)
 
     def causes_for(self, options: Mapping[str, Any]) -> tuple[Cause, ...]:
         """All causes that a subject with these options can have."""

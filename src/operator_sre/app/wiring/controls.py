@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.observation import Observation
@@ -42,6 +42,7 @@ from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile, Turns
 from operator_sre.gate.policy.egress import hosts_of
 from operator_sre.gate.restraint import Restraint
+from operator_sre.monitor import run_check
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -78,7 +79,7 @@ def build_controls(app: App, name: str) -> Controls:
                 next_step="Remove 'profile', or start a rig with: operator lab up",
             )
         return _build(app, name, lambda: app.targets_of(name), None, (), Profile.STANDARD)
-    rig = load_lab().open_rig(app.rig_directory(name))
+    rig = load_lab().open_rig(app.rig_directory(name), app.plugin_of(name).requires)
     return _build(app, name, rig.targets, rig.life, rig.tools, Profile.LAB)
 
 
@@ -126,11 +127,8 @@ def _build(
     def limits() -> Limits:
         return app.limits_of(len(targets()), rig=is_rig)
 
-    def is_inside(action: Action) -> bool:
-        return is_rig and policy().inside(action)
-
     held = (store.switch, store.limit_usage, store.sessions, app.clock, limits)
-    restraint = Restraint(*held, inside=is_inside)
+    restraint = Restraint(*held, inside=lambda action: is_rig and policy().inside(action))
     return Controls(
         subject=_add_alerts(app, subject),
         gate=_build_gate(app, policy, restraint, targets),
@@ -142,6 +140,7 @@ def _build(
             generation=lambda: store.switch.state().generation,
             initiator=app.initiator,
             settle=programs.recover,
+            observe=partial(_observe, app, subject),
         ),
         turns=Turns(name, store.limit_usage, limits, app.clock),
         restraint=restraint,
@@ -152,6 +151,11 @@ def _build(
         context=context_of(app, targets),
         comments=partial(comments_of, store.entries),
     )
+
+
+async def _observe(app: App, subject: Subject) -> tuple[Observation, Sequence[Target]]:
+    check, targets = await run_check(subject, app.clock, timeout_s=app.config.check_timeout_s)
+    return check.observation, targets
 
 
 def notes_of(plugin: Plugin, subject: Subject) -> str:

@@ -16,6 +16,7 @@ from operator_protocols.domain.diagnosis import (
     Option,
 )
 from operator_protocols.domain.observation import Value
+from operator_protocols.domain.precondition import Unmet, find_unmet
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.verdict import Risk
@@ -23,7 +24,7 @@ from operator_sre.models.reasoner.belief import SURE, Suspect, likelihood
 from operator_sre.models.reasoner.case import Case
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED, VAGUE
 
-__all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "remedies_for"]
+__all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "find_unmet_of", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
 RULED_OUT_MAX = 4
@@ -79,7 +80,7 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
         ),
         options=(*options, leave),
         choice=f"{remedy.tool}({leader.target})" if remedy else "escalate",
-        why=_explain_choice(leader, confidence, remedy),
+        why=_explain_choice(case, leader, confidence, remedy),
     )
 
 
@@ -104,7 +105,33 @@ def choose(case: Case) -> Remedy | None:
     return next((remedy for remedy in remedies if remedy.tool == PATIENCE), None)
 
 
+def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
+    """The preconditions of a remedy that the observation does not show to hold.
+
+    A precondition that is awaited just before the action is no reason against choosing it.
+    """
+    briefing = case.briefing
+    requires = [
+        required
+        for spec in briefing.tools
+        if spec.name == remedy.tool
+        for required in spec.requires
+        if not required.within_s
+    ]
+    at = str((arguments_of(remedy, briefing, target) or {}).get("target", target))
+    return find_unmet(requires, at, briefing.targets, briefing.observation)
+
+
 def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
+    """The remedies that may be used now, least risk first."""
+    return [
+        remedy
+        for remedy in _find_untried(case, suspect)
+        if not find_unmet_of(case, remedy, suspect.target)
+    ]
+
+
+def _find_untried(case: Case, suspect: Suspect) -> list[Remedy]:
     """The remedies whose tools exist and were not tried, least risk first."""
     if suspect.cause is UNEXPLAINED or suspect.cause.name in VAGUE:
         return []
@@ -247,7 +274,14 @@ def _report_unexplained(case: Case, leader: Suspect) -> str:
     )
 
 
-def _explain_choice(leader: Suspect, chance: float, remedy: Remedy | None) -> str:
+def _explain_choice(case: Case, leader: Suspect, chance: float, remedy: Remedy | None) -> str:
+    blocked = [
+        f"{option.tool} is not automatic: {unmet[0].sentence}"
+        for option in _find_untried(case, leader)
+        if (unmet := find_unmet_of(case, option, leader.target))
+    ]
+    if remedy is None and blocked:
+        return " ".join(blocked)
     if remedy is None and leader.cause is UNEXPLAINED:
         return "Operator knows no remedy for an unidentified cause."
     if remedy is None and chance < SURE:
