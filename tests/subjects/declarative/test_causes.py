@@ -112,6 +112,20 @@ async def test_what_is_tied_to_nothing_is_never_chosen_and_always_asked_about(
     assert specs["start_workers"].verify == "These hold: queue_is_short."
 
 
+@pytest.mark.asyncio
+async def test_a_lever_waits_for_its_preconditions(tmp_path: Path) -> None:
+    says = "says: the file is small, reading: queue.size_bytes, at_most: %s, within: 0s"
+    text = SHOP.replace("on: web, risk", f"requires: {{small: {{{says}}}}}, on: web, risk")
+    tried = shop(tmp_path, "depth 500 workers 0", text % "100")
+    assert (await diagnose(tried)).choice == "start_workers(web)"
+    found = await diagnose(shop(tmp_path, "depth 500 workers 0", text % "5"))
+    assert (found.cause, found.choice) == ("workers_gone", "escalate")
+    with pytest.raises(ConfigError, match="Did you mean 'size_bytes'"):
+        describe((text % "5").replace("queue.size_bytes", "queue.size_byte"), "f")
+    with pytest.raises(ConfigError, match="needs its answer"):
+        describe((text % "5").replace(", at_most: 5", ""), "f")
+
+
 def test_the_shared_causes_are_those_of_the_agent() -> None:
     assert set(SHARED) == {cause.name for cause in GENERIC}
     assert VAGUE <= NO_REASON

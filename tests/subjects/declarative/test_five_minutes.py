@@ -207,6 +207,7 @@ def test_every_key_of_a_description_is_in_the_reference() -> None:
         *cause.CAUSE_KEYS,
         *lever.LEVER_KEYS,
         *lever.PARAMETER_KEYS,
+        *lever.REQUIRED_KEYS,
         *(key for valid in PROBES.values() for key in valid),
     }
     assert [key for key in sorted(keys) if not re.search(rf"`{key}\b", text)] == []

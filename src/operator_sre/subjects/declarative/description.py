@@ -165,7 +165,7 @@ def describe(text: str, file: str, *, folder: str = "/") -> Description:
     if not invariants:
         raise root.wrong("there are no invariants. Add at least one.")
     names = [invariant.name for invariant in invariants]
-    levers = read_levers(root, targets, folder, known, names, read_on)
+    levers = read_levers(root, targets, folder, known, names, read_on, find_problem)
     _check_names(root, causes, names, levers)
     repaired = {cause for lever in levers for cause in lever.ends}
     implied = tuple(implied_by(each) for each in invariants if each.name in repaired)

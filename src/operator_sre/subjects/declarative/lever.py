@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from operator_protocols.domain.precondition import Precondition, Scope
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType
 from operator_protocols.domain.verdict import Risk
@@ -16,18 +17,23 @@ from operator_sre.subjects.declarative.commands import (
     read_command,
 )
 from operator_sre.subjects.declarative.document import NAME, Table, nearest
+from operator_sre.subjects.declarative.expression import Reference
 
-__all__ = ["LEVER_KEYS", "PARAMETER_KEYS", "Lever", "read_levers"]
+__all__ = ["LEVER_KEYS", "PARAMETER_KEYS", "REQUIRED_KEYS", "Lever", "read_levers"]
 
 LEVER_KEYS = (
     *("command", "on", "says", "risk", "reversible", "idempotent", "undo", "expects", "ends"),
     *("timeout", "parameters", "tool", "directory", "passes", "repairs", "proves", "settles"),
-    "runs_at",
+    *("runs_at", "requires"),
+)
+REQUIRED_KEYS = (
+    *("says", "reading", "is", "at_least", "at_most", "of", "kinds", "within", "next_step"),
 )
 PARAMETER_KEYS = ("type", "says", "default", "choices", "minimum", "maximum")
 LEVER_TIMEOUT_S = 60.0
 LEVER_TIMEOUT_S_MAX = 600.0
 SETTLE_S_MAX = 600.0
+WITHIN_S_MAX = 120.0
 NUMBER_MAX = 1e15
 # What may be wrong with anything is no reason to run a lever.
 VAGUE = frozenset({"wrong_answer", "alert_unconfirmed"})
@@ -60,6 +66,7 @@ class Lever:
     at: str = ""
     proves: tuple[str, ...] = ()
     settle_s: float = 0.0
+    requires: tuple[Precondition, ...] = ()
 
     @property
     def is_tied(self) -> bool:
@@ -74,6 +81,7 @@ def read_levers(
     known: Collection[str],
     invariants: Collection[str],
     read_on: Callable[[Table], frozenset[str]],
+    find_problem: Callable[[Reference, frozenset[str]], str],
 ) -> tuple[Lever, ...]:
     """All levers, each a tool of its own name; `known` are the causes that there are."""
     tables = {
@@ -112,6 +120,7 @@ def read_levers(
             at=_read_place(table, targets),
             proves=read_names(table, "proves", "an invariant", invariants),
             settle_s=table.seconds("settles", 0.0, high=SETTLE_S_MAX),
+            requires=_read_requires(table, read_on(table), find_problem),
         )
     tools: set[str] = set()
     for name, lever in levers.items():
@@ -126,6 +135,37 @@ def read_levers(
         replace(lever, undo=levers[lever.undo].tool if lever.undo else "")
         for lever in levers.values()
     )
+
+
+def _read_requires(
+    table: Table,
+    on: frozenset[str],
+    find_problem: Callable[[Reference, frozenset[str]], str],
+) -> tuple[Precondition, ...]:
+    """What a fresh observation has to show before the lever runs."""
+    found = []
+    for name, node in table.tables("requires", "a precondition").items():
+        inner = Table(node, table.file, f"the precondition {name!r}", REQUIRED_KEYS)
+        if not any(key in inner for key in ("is", "at_least", "at_most")):
+            raise inner.wrong(f"{inner.place} needs its answer: 'is', 'at_least' or 'at_most'.")
+        reading = inner.require_text("reading")
+        probe, _, value = reading.partition(".")
+        if problem := find_problem(Reference(probe, value), on):
+            raise inner.wrong(f"'reading' of {inner.place}: {problem}", "reading")
+        precondition = Precondition(
+            name=name,
+            sentence=inner.text("says", f"{reading} is as required"),
+            reading=reading,
+            equals=inner.scalar("is"),
+            at_least=inner.number("at_least", None, low=-NUMBER_MAX, high=NUMBER_MAX),
+            at_most=inner.number("at_most", None, low=-NUMBER_MAX, high=NUMBER_MAX),
+            of=Scope(inner.choice("of", tuple(Scope), Scope.TARGET)),
+            kinds=inner.texts("kinds"),
+            within_s=inner.seconds("within", 0.0, high=WITHIN_S_MAX),
+            next_step=inner.text("next_step"),
+        )
+        found.append(precondition)
+    return tuple(found)
 
 
 def _read_place(table: Table, targets: tuple[Target, ...]) -> str:

@@ -51,6 +51,7 @@ def spec_of(lever: Lever) -> ToolSpec:
         verify=f"These hold: {', '.join(lever.proves)}." if lever.proves else "",
         settle_s=lever.settle_s,
         exclusive=True,
+        requires=lever.requires,
         on=tuple(sorted(lever.on)),
     )
 
