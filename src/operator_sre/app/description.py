@@ -171,6 +171,8 @@ async def try_description(config: Config, file: Path) -> Trial:
             ReadingView(seen.target, reading, value)
             for seen in observation.seen
             for reading, value in seen.readings.items()
+            # What is no cause is no news.
+            if not (reading.startswith("cause.") and value is False)
         ),
         problems=tuple((seen.target, seen.problem) for seen in observation.seen if seen.problem),
         findings=tuple(findings),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator_protocols.ports import Plugin
 from operator_sre.subjects.declarative.subject import (
+    KNOWLEDGE,
     DeclarativeSubject,
     causes_of,
     targets_of,
@@ -19,8 +20,5 @@ plugin = Plugin(
     tools=tools_of,
     targets=targets_of,
     causes_of=causes_of,
-    notes=(
-        "This system is described in a file by its maintainers. Readings are named probe.value; its"
-        " levers are typed tools whose sentence shows their command."
-    ),
+    notes=KNOWLEDGE.notes,
 )

@@ -30,13 +30,19 @@ __all__ = [
 CAUSE_KEYS = ("says", "on", "prior", "shows", "words", "log", "remedies")
 # Causes that an agent knows for every subject. A test compares them with the reasoner's.
 SHARED = (
-    *("alert_unconfirmed", "credential_refused", "cut_off", "dependency_unreachable", "disk_full"),
-    *("files_used_up", "log_long", "majority_gone", "memory_used_up", "not_listening"),
-    *("overloaded", "port_occupied", "process_dead", "process_hung", "process_paused"),
-    *("process_starting", "settings_differ", "way_slow", "wrong_answer"),
+    *("alert_unconfirmed", "certificate_rejected", "clock_off", "credential_refused", "cut_off"),
+    *("dependency_unreachable", "disk_full", "files_used_up", "listens_elsewhere", "log_long"),
+    *("majority_gone", "memory_used_up", "not_listening", "overloaded", "port_occupied"),
+    *("process_dead", "process_hung", "process_paused", "process_starting", "settings_differ"),
+    *("start_fails", "way_slow", "wrong_answer"),
+    # causes.toml
+    *("certificate_expired", "certificate_expiring", "certificate_name_differs"),
+    *("certificate_untrusted", "connections_used_up", "content_differs", "login_rejected"),
+    *("name_not_resolved", "not_started", "queue_full", "server_errors", "slow_answers"),
+    *("stopped_cleanly", "upstream_fails"),
 )
 # Before any evidence. A cause whose evidence is checked is doubted as soon as that is not there.
-PRIOR, PRIOR_WITH_EVIDENCE, PRIOR_OF_INVARIANT = 0.2, 1.0, 0.5
+PRIOR, PRIOR_WITH_EVIDENCE, PRIOR_OF_INVARIANT = 0.2, 1.0, 1.0
 _OWN = "cause"
 _ERROR = re.compile(r"\.error$")
 

@@ -247,7 +247,7 @@ def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[st
         )
         targets.append(target)
         if pid_file := table.text("pid_file"):
-            pid_files[name] = _below(folder, pid_file)
+            pid_files[name] = pid_file if runs_at else _below(folder, pid_file)
     names = [target.name for target in targets]
     for target in targets:
         for need in target.depends_on:

@@ -16,8 +16,9 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
+from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
-from operator_sre.subjects.declarative.cause import causes_by, see_causes
+from operator_sre.subjects.declarative.cause import causes_by
 from operator_sre.subjects.declarative.description import (
     DeclaredProbe,
     Description,
@@ -25,6 +26,7 @@ from operator_sre.subjects.declarative.description import (
     speaks_of,
 )
 from operator_sre.subjects.declarative.document import nearest
+from operator_sre.subjects.declarative.evidence import Evidence, LogEnds
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
@@ -33,9 +35,17 @@ from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
 
-__all__ = ["DeclarativeSubject", "causes_of", "description_of", "targets_of", "tools_of"]
+__all__ = [
+    "KNOWLEDGE",
+    "DeclarativeSubject",
+    "causes_of",
+    "description_of",
+    "targets_of",
+    "tools_of",
+]
 
 OPTIONS = ("file",)
+KNOWLEDGE = read_knowledge(Path(__file__).parent)
 AT_ONCE_MAX = 1000
 # What a probe may take beyond its own time-out, to end what it began.
 ENDING_S = 3.0
@@ -50,6 +60,12 @@ class DeclarativeSubject:
         self._settings = settings
         self._description = description_of(settings.options)
         self._links = Links()
+        self._evidence = Evidence(
+            self._description.causes,
+            self._description.invariants,
+            self._description.pid_files,
+            LogEnds(),
+        )
         self.name = settings.name
         self._check_words()
         self.invariants: Sequence[Invariant] = self._description.invariants
@@ -67,15 +83,21 @@ class DeclarativeSubject:
         pace = _Pace()
         seen = await asyncio.gather(*(self._observe_target(target, pace) for target in targets))
         observation = Observation(self.name, self._settings.clock.now(), tuple(seen))
-        if not self._description.causes or self._is_healthy(observation):
+        places = [self._place(target) for target in targets]
+        if self._is_healthy(observation):
+            await asyncio.gather(*(self._evidence.note_health(place) for place in places))
             return observation
+        found = await asyncio.gather(*(self._evidence.find(place, observation) for place in places))
         return replace(
             observation,
             seen=tuple(
-                replace(each, readings={**each.readings, **self._see(target, observation)})
-                for each, target in zip(observation.seen, targets, strict=True)
+                replace(each, readings={**each.readings, **shown})
+                for each, shown in zip(observation.seen, found, strict=True)
             ),
         )
+
+    def _place(self, target: Target) -> Place:
+        return Place(target, self._settings, self._settings.timeout_s)
 
     def _is_healthy(self, observation: Observation) -> bool:
         return all(
@@ -83,9 +105,6 @@ class DeclarativeSubject:
             for invariant in self.invariants
             for finding in invariant.check(observation)
         )
-
-    def _see(self, target: Target, observation: Observation) -> Mapping[str, bool]:
-        return see_causes(self._description.causes, target, observation, None)
 
     def _check_words(self) -> None:
         """Refuse an `on` that means no target of operator.toml."""
@@ -189,16 +208,18 @@ def targets_of(options: Mapping[str, Any]) -> Sequence[Target]:
     description = description_of(options)
     return tuple(
         replace(target, process=process_in(description.pid_files[target.name]))
-        if target.name in description.pid_files
+        if target.name in description.pid_files and not target.runs_at
         else target
         for target in description.targets
     )
 
 
 def causes_of(options: Mapping[str, Any]) -> Sequence[Cause]:
-    """The causes of a file, and for each invariant that a lever repairs what breaks it."""
+    """The causes of a file, and those of every description that it does not define itself."""
     description = description_of(options)
-    return causes_by(description.causes, description.invariants, description.targets)
+    own = causes_by(description.causes, description.invariants, description.targets)
+    names = {cause.name for cause in own}
+    return (*(cause for cause in KNOWLEDGE.causes if cause.name not in names), *own)
 
 
 def tools_of(settings: SubjectSettings) -> Sequence[Tool]:
