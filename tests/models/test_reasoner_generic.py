@@ -183,12 +183,13 @@ MEND = ToolSpec(
 
 
 @pytest.mark.asyncio
-async def test_a_wrong_answer_is_put_right_by_a_lever_that_says_so() -> None:
+async def test_a_wrong_answer_may_be_anything_so_no_lever_runs_for_it() -> None:
     wrong = _says("shop_is_open", "the shop is not open: it answered 500")
     world = World(_shop(WELL), briefing(wrong, tools=(*TOOLS, MEND)))
     await world.live(Reasoner())
     assert world.diagnoses[0].cause == "wrong_answer"
-    assert world.done == ["put_back(target=node-1)"]
+    assert world.done == []
+    assert world.diagnoses[0].choice == "escalate"
 
 
 @pytest.mark.asyncio
@@ -198,7 +199,23 @@ async def test_what_a_target_says_now_counts_and_not_what_it_said_when_it_broke(
     told = replace(told, observation=replace(told.observation, seen=(now,)))
     world = World(_shop(WELL), told)
     await world.live(Reasoner())
-    assert world.done == ["put_back(target=node-1)"]
+    assert world.diagnoses[0].cause == "wrong_answer"
+
+
+@pytest.mark.asyncio
+async def test_an_exclusive_tool_is_a_remedy_of_nothing_but_what_it_names() -> None:
+    restart = replace(next(tool for tool in TOOLS if tool.name == "restart_node"), exclusive=True)
+    others = [tool for tool in TOOLS if tool.name != "restart_node"]
+    for ends, on, done in (
+        ((), (), []),
+        (("process_hung",), (), []),
+        (("process_dead",), ("another-kind",), []),
+        (("process_dead",), ("node-1",), ["restart_node(target=node-1)"]),
+    ):
+        told = briefing(violation("node-1"), tools=(*others, replace(restart, ends=ends, on=on)))
+        world = World(_shop(DEAD), told)
+        await world.live(Reasoner())
+        assert world.done == done, (ends, on)
 
 
 @pytest.mark.asyncio

@@ -157,8 +157,9 @@ async def try_description(config: Config, file: Path) -> Trial:
             subject = plugin.subject(settings)
             observation, findings = await _look_at(app, subject)
             levers = [
-                await _view_lever(app, controls, name, tool, subject.targets())
+                view
                 for tool in (plugin.tools(settings) if plugin.tools else ())
+                for view in await _view_lever(app, controls, name, tool, subject.targets())
             ]
         finally:
             await controls.aclose()
@@ -170,10 +171,12 @@ async def try_description(config: Config, file: Path) -> Trial:
             ReadingView(seen.target, reading, value)
             for seen in observation.seen
             for reading, value in seen.readings.items()
+            # What is no cause is no news.
+            if not (reading.startswith("cause.") and value is False)
         ),
         problems=tuple((seen.target, seen.problem) for seen in observation.seen if seen.problem),
         findings=tuple(findings),
-        levers=tuple(lever for lever in levers if lever is not None),
+        levers=tuple(levers),
     )
 
 
@@ -212,11 +215,13 @@ async def _look_at(app: App, subject: Subject) -> tuple[Observation, list[Findin
 
 async def _view_lever(
     app: App, controls: Controls, subject: str, tool: Tool, targets: Sequence[Target]
-) -> LeverView | None:
-    """What would become of a lever at the first target that takes it."""
+) -> list[LeverView]:
+    """What would become of a lever at every target that it is for."""
     spec = tool.spec
-    problem = ""
+    views: list[LeverView] = []
     for target in targets:
+        if not spec.fits(target):
+            continue
         # Sample values of its parameters, for a preview.
         given: dict[str, Argument] = {}
         for parameter in spec.parameters:
@@ -231,8 +236,9 @@ async def _view_lever(
                 given[parameter.name] = parameter.choices[0] if parameter.choices else default
         given["target"] = target.name
         proposed = await controls.complete(Action(spec.name, given, target=target.name))
+        shown = (spec.name, target.name, spec.risk, spec.reversible, spec.sentence)
         if isinstance(proposed, Result):
-            problem = problem or proposed.stderr
+            views.append(LeverView(*shown, Way.NEVER, Way.NEVER, proposed.stderr))
             continue
         verdict = controls.gate.judge(proposed)
         now = controls.foresee(verdict, myself(), subject=subject)
@@ -241,15 +247,9 @@ async def _view_lever(
         free_app = replace(app, config=replace(app.config, values=values, sources=sources))
         free = free_app.controls(subject)
         later = free.foresee(free.gate.judge(proposed), myself(), subject=subject)
-        return LeverView(
-            tool=spec.name,
-            target=target.name,
-            risk=verdict.risk,
-            reversible=spec.reversible,
-            sentence=spec.sentence,
-            now=now.way,
-            in_execute=later.way,
-            why=later.why or now.why,
-        )
-    never = (Way.NEVER, Way.NEVER, problem)
-    return LeverView(spec.name, "", spec.risk, spec.reversible, spec.sentence, *never)
+        why = later.why or now.why
+        if spec.exclusive and not spec.ends:
+            why = f"It names nothing that it repairs, so it never runs by itself. {why}".strip()
+        views.append(replace(LeverView(*shown, now.way, later.way, why), risk=verdict.risk))
+    never = (Way.NEVER, Way.NEVER, "no target is of its kinds or names")
+    return views or [LeverView(spec.name, "", spec.risk, spec.reversible, spec.sentence, *never)]

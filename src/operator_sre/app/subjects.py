@@ -189,7 +189,7 @@ def show_subject(app: App, name: str) -> SubjectView:
         faults=tuple(
             FaultLine(fault.name, fault.sentence, fault.breaks) for fault in plugin.faults
         ),
-        causes=tuple(cause.name for cause in plugin.causes),
+        causes=tuple(cause.name for cause in controls.causes),
         notes=controls.notes,
         state=health_of(app, chosen),
     )

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
 from operator_protocols.ports import Noted
 from operator_sre.app.description import (
@@ -118,7 +119,8 @@ invariants:
   answers: {holds: page.ok}
   fast: {holds: page.latency_ms < 60000}
 levers:
-  restart: {command: ["true"], risk: low}
+  restart: {command: ["true"], risk: low, repairs: [answers]}
+  flush: {command: ["true"], risk: low}
   move: {command: ["true"], risk: high, parameters: {n: {type: integer}}}
   wipe: {command: "rm -rf /", risk: low}
 """
@@ -145,6 +147,7 @@ def test_every_lever_is_judged_as_it_would_be(tmp_path: Path) -> None:
     never = (Way.NEVER, Way.NEVER)
     assert ways(now) == {
         "restart_node": (Way.PROPOSES, Way.RUNS),
+        "flush": (Way.PROPOSES, Way.ASKS),
         "move": (Way.PROPOSES, Way.ASKS),
         "wipe": never,
     }
@@ -152,7 +155,26 @@ def test_every_lever_is_judged_as_it_would_be(tmp_path: Path) -> None:
     assert ways(approve)["restart_node"] == (Way.ASKS, Way.RUNS)
     (wipe,) = [one for one in now.levers if one.tool == "wipe"]
     assert "the gate blocks" in wipe.why
+    (flush,) = [one for one in execute.levers if one.tool == "flush"]
+    assert flush.risk is Risk.MEDIUM
+    assert "names nothing that it repairs" in flush.why
     assert not (tmp_path / "home").exists(), "trying leaves nothing behind"
+
+
+def test_every_target_of_a_lever_is_shown_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    text = LEVERS.replace("PORT", "1").replace(
+        "targets: {", "targets: {b: {kind: other}, c: {kind: web}, "
+    )
+    text = text.replace("probes: {page", "probes: {none: {process: {pattern: x}}, page")
+    file.write_text(
+        text.replace("restart: {", "restart: {on: web, ")
+        .replace("{http", "{on: web, http")
+        .replace("{holds", "{on: web, holds")
+    )
+    trial = asyncio.run(try_description(config_in(tmp_path), file))
+    assert [one.target for one in trial.levers if one.tool == "restart_node"] == ["c", "web"]
+    assert [one.target for one in trial.levers if one.tool == "flush"] == ["b", "c", "web"]
 
 
 def test_the_notes_of_a_description_reach_whoever_thinks(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 async def test_files_and_processes_are_those_of_this_machine(tmp_path: Path) -> None:
     for probe in ("{file: {path: /etc/hosts}}", "{process: {pattern: init}}"):
         tried = looking(tmp_path, probe, "it.up", more=", runs_at: 'ssh://me@there'")
-        assert "reads only this machine" in (await tried.seen()).problem
+        assert "commands cannot be run here" in (await tried.seen()).problem
         assert await tried.health() is Health.UNKNOWN
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
-from operator_sre.subjects.declarative import description
+from operator_sre.subjects.declarative import cause, description, lever
 from operator_sre.subjects.declarative.description import PROBES
 from tests.contract.servers import unused_port
 from tests.e2e.home import Running
@@ -184,6 +184,19 @@ def test_every_probe_in_the_reference_is_one(tmp_path: Path, place: int) -> None
     assert tried.targets[0].name == "t"
 
 
+def test_the_causes_of_the_reference_are_read(tmp_path: Path) -> None:
+    reference = DOCUMENT.read_text().split("## The file")[1]
+    text = [text for language, _, text in _BLOCK.findall(reference) if language == "yaml"][-1]
+    read = "{read: {queue: queue, workers: workers}}"
+    tried = described(
+        tmp_path,
+        f"name: a\ntargets: {{t: {{kind: web, port: 1}}}}\nprobes: {{page: {{http: {read}}}}}\n"
+        f"{text}levers: {{start_workers: {{command: [start]}}}}\n",
+    )
+    (lever,) = tried.tools
+    assert lever.spec.ends == ("workers_gone",)
+
+
 def test_every_key_of_a_description_is_in_the_reference() -> None:
     text = DOCUMENT.read_text().split("## The file")[1]
     keys = {
@@ -191,8 +204,10 @@ def test_every_key_of_a_description_is_in_the_reference() -> None:
         *description.INVARIANT_KEYS,
         *description.TARGET_KEYS,
         *description.ACCESS_KEYS,
-        *description.LEVER_KEYS,
-        *description.PARAMETER_KEYS,
+        *cause.CAUSE_KEYS,
+        *lever.LEVER_KEYS,
+        *lever.PARAMETER_KEYS,
+        *lever.REQUIRED_KEYS,
         *(key for valid in PROBES.values() for key in valid),
     }
     assert [key for key in sorted(keys) if not re.search(rf"`{key}\b", text)] == []

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from operator_protocols.domain.action import TIMEOUT_S, Argument
 from operator_protocols.domain.precondition import Precondition
+from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Risk
 
 __all__ = ["Parameter", "ParameterType", "Prepared", "ToolSource", "ToolSpec", "ToolState"]
@@ -69,6 +70,8 @@ class ToolSpec:
     `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
     `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
     `plans` names invariants that it breaks at its target, which is wanted while a person says so.
+    An `exclusive` tool is a remedy of nothing but what `ends` names. `on` are the kinds or names of
+    the targets that it is for, all when none is named.
     `requires` are checks of a fresh observation just before it runs: an agent cannot call it while
     one of them is not met or has no answer, and a person cannot while one is known not to be met.
     """
@@ -88,7 +91,13 @@ class ToolSpec:
     ends: tuple[str, ...] = ()
     settle_s: float = 0.0
     plans: tuple[str, ...] = ()
+    exclusive: bool = False
+    on: tuple[str, ...] = ()
     requires: tuple[Precondition, ...] = ()
+
+    def fits(self, target: Target) -> bool:
+        """Whether it is for a target."""
+        return not self.on or target.kind in self.on or target.name in self.on
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

@@ -313,7 +313,8 @@ class Plugin:
     """Everything a plug-in brings, found by the entry point group `operator.subjects`.
 
     `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
-    listed in operator.toml. `tools` are its own; only the executor calls them. `truths` say of each
+    listed in operator.toml. `tools` are its own; only the executor calls them. `causes_of` reads
+    the causes of a subject from its options, beside the `causes` of all. `truths` say of each
     fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
     `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
     in containers, for who has Docker. `requires` are preconditions of tools by name, such as those
@@ -332,4 +333,9 @@ class Plugin:
     targets: Callable[[Mapping[str, Any]], Sequence[Target]] | None = None
     depot: Callable[[SubjectSettings], Depot] | None = None
     stack: Callable[[], StackSpec] | None = None
+    causes_of: Callable[[Mapping[str, Any]], Sequence[Cause]] | None = None
     requires: Mapping[str, tuple[Precondition, ...]] = field(default_factory=dict)
+
+    def causes_for(self, options: Mapping[str, Any]) -> tuple[Cause, ...]:
+        """All causes that a subject with these options can have."""
+        return (*self.causes, *(self.causes_of(options) if self.causes_of is not None else ()))

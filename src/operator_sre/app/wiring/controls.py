@@ -146,7 +146,7 @@ def _build(
         restraint=restraint,
         targets=targets,
         settings=settings,
-        causes=plugin.causes if plugin is not None else (),
+        causes=plugin.causes_for(settings.options) if plugin is not None else (),
         notes=notes_of(plugin, subject) if plugin is not None else "",
         context=context_of(app, targets),
         comments=partial(comments_of, store.entries),

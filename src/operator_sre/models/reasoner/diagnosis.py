@@ -22,7 +22,7 @@ from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.reasoner.belief import SURE, Suspect, likelihood
 from operator_sre.models.reasoner.case import Case
-from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
+from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED, VAGUE
 
 __all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "find_unmet_of", "remedies_for"]
 
@@ -133,7 +133,7 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
 
 def _find_untried(case: Case, suspect: Suspect) -> list[Remedy]:
     """The remedies whose tools exist and were not tried, least risk first."""
-    if suspect.cause is UNEXPLAINED:
+    if suspect.cause is UNEXPLAINED or suspect.cause.name in VAGUE:
         return []
     # An action that failed for one cause may be right for another.
     other = [act for cause, act in case.failed if cause != suspect.cause.name]
@@ -150,12 +150,18 @@ def _find_untried(case: Case, suspect: Suspect) -> list[Remedy]:
             trade_off = spec.expected.rstrip(".") or "its side effects are unknown"
             remedies[spec.name] = Remedy(spec.name, sentence, trade_off, spec.risk, spec.reversible)
     left = []
+    places = {target.name: target for target in case.briefing.targets}
     for remedy in remedies.values():
         if (remedy.tool, suspect.target) in tried:
             continue
+        known, place = specs.get(remedy.tool), places.get(suspect.target)
+        if known is not None and known.exclusive and suspect.cause.name not in known.ends:
+            continue
+        if known is not None and place is not None and not known.fits(place):
+            continue
         if arguments_of(remedy, case.briefing, suspect.target) is None:
             continue
-        if (known := specs.get(remedy.tool)) is not None:
+        if known is not None:
             # The risk of the tool counts; whether a script is reversible is known to its author.
             undone = known.reversible or (remedy.reversible and known.name == SCRIPT)
             remedy = replace(remedy, risk=known.risk, reversible=undone)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.declarative.subject import DeclarativeSubject, targets_of, tools_of
+from operator_sre.subjects.declarative.subject import (
+    KNOWLEDGE,
+    DeclarativeSubject,
+    causes_of,
+    targets_of,
+    tools_of,
+)
 
 __all__ = ["plugin"]
 
@@ -13,8 +19,6 @@ plugin = Plugin(
     subject=DeclarativeSubject,
     tools=tools_of,
     targets=targets_of,
-    notes=(
-        "This system is described in a file by its maintainers. Readings are named probe.value; its"
-        " levers are typed tools whose sentence shows their command."
-    ),
+    causes_of=causes_of,
+    notes=KNOWLEDGE.notes,
 )

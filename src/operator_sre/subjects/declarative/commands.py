@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +13,26 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Shell, SubjectSettings
-from operator_sre.subjects.declarative.document import Table
+from operator_sre.subjects.declarative.document import Table, nearest
 
-__all__ = ["BUILT_IN_BLANKS", "Command", "Placing", "locate", "read_command", "refusal"]
+__all__ = [
+    "BUILT_IN_BLANKS",
+    "HERE",
+    "Command",
+    "Placing",
+    "find_unknown_blank",
+    "locate",
+    "read_command",
+    "refusal",
+]
 
 WORDS_MAX = 100
 # What every command knows of the target it is for.
 BUILT_IN_BLANKS = ("target", "host", "port")
+# This machine, as shells and descriptions name it.
+HERE = "local"
+# A word in braces; in two pairs of them it is a template of another program.
+_BLANK = re.compile(r"(?<![{$])\{([A-Za-z][A-Za-z0-9_]*)\}(?!\})")
 
 
 @runtime_checkable
@@ -59,11 +73,14 @@ class Command:
                 if name in BUILT_IN_BLANKS:
                     word = word.replace(f"{{{name}}}", value)
             words.append(word)
-        made = Action.program(words) if words else Action.shell(self.line)
-        here = not target.runs_at
+        return self.at(Action.program(words) if words else Action.shell(self.line), target)
+
+    def at(self, action: Action, target: Target | None) -> Action:
+        """The action where a target runs, or on this machine."""
+        here = target is None or not target.runs_at
         return replace(
-            made,
-            target=target.name,
+            action,
+            target="" if target is None else target.name,
             cwd=self.cwd if here else "/",
             passes=self.passes if here else (),
         )
@@ -86,11 +103,17 @@ def refusal(action: Action, settings: SubjectSettings, *, reviewed: bool) -> str
     )
 
 
-async def locate(action: Action, target: Target, shell: Shell) -> Action:
+async def locate(action: Action, shell: Shell) -> Action:
     """The action with the place it is meant for, where that is not this machine."""
-    if not target.runs_at or not isinstance(shell, Placing):
+    if not action.target or not isinstance(shell, Placing):
         return action
-    return replace(action, place=await shell.identify(target.name))
+    place = await shell.identify(action.target)
+    return action if place == HERE else replace(action, place=place)
+
+
+def find_unknown_blank(text: str, valid: Sequence[str]) -> str:
+    """The first word in braces that nothing fills, or ""."""
+    return next((word for word in _BLANK.findall(text) if word not in valid), "")
 
 
 def read_command(table: Table, folder: str, key: str, *, known: Sequence[str] = ()) -> Command:
@@ -114,6 +137,13 @@ def read_command(table: Table, folder: str, key: str, *, known: Sequence[str] = 
     words = table.texts(key)
     if len(words) > WORDS_MAX or not words[0]:
         raise table.wrong(f"{key!r} of {table.place} is not a valid command.", key)
+    valid = (*BUILT_IN_BLANKS, *known)
+    if unknown := next(filter(None, (find_unknown_blank(word, valid) for word in words)), ""):
+        raise table.wrong(
+            f"{{{unknown[:40]}}} in {key!r} of {table.place} is not known.",
+            key,
+            next_step=f"{nearest(unknown, valid)} Braces that are meant need a space: {{ print }}.",
+        )
     for blank in known:
         if any(f"{{{blank}}}" in word and f"{{{blank}}}" != word for word in words):
             raise table.wrong(f"{{{blank}}} must be a whole word.", key)

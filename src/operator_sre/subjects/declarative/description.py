@@ -12,25 +12,29 @@ from pathlib import Path
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.target import Access, Target
-from operator_protocols.domain.tool import Parameter, ParameterType
-from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConfigError
 from operator_sre.ownership import must_be_trusted
-from operator_sre.subjects.declarative.commands import BUILT_IN_BLANKS, Command, read_command
+from operator_sre.subjects.declarative.cause import (
+    SHARED,
+    DeclaredCause,
+    implied_by,
+    read_causes,
+    read_names,
+)
 from operator_sre.subjects.declarative.document import (
     FILE_BYTES_MAX,
-    NAME,
     Node,
     Table,
     nearest,
     parse,
 )
-from operator_sre.subjects.declarative.expression import (
-    ExpressionError,
-    Reference,
-    compile_expression,
+from operator_sre.subjects.declarative.expression import Reference
+from operator_sre.subjects.declarative.invariants import (
+    DeclaredInvariant,
+    blanks,
+    read_expression,
 )
-from operator_sre.subjects.declarative.invariants import DeclaredInvariant, blanks
+from operator_sre.subjects.declarative.lever import Lever, read_levers
 from operator_sre.subjects.declarative.probes import (
     command,
     http,
@@ -45,20 +49,17 @@ from operator_sre.subjects.declarative.probes.place import Probe
 __all__ = [
     "ACCESS_KEYS",
     "INVARIANT_KEYS",
-    "LEVER_KEYS",
-    "PARAMETER_KEYS",
     "PROBES",
     "SECTIONS",
     "TARGET_KEYS",
     "DeclaredProbe",
     "Description",
-    "Lever",
     "describe",
     "read_description",
     "speaks_of",
 ]
 
-SECTIONS = ("name", "targets", "probes", "invariants", "levers", "notes")
+SECTIONS = ("name", "targets", "probes", "invariants", "causes", "levers", "notes")
 TARGET_KEYS = (
     *("kind", "host", "port", "endpoints", "depends_on", "log", "data_dir", "pid_file"),
     *("runs_at", "access"),
@@ -74,23 +75,11 @@ PROBES: Mapping[str, Sequence[str]] = {
     "file": machine.FILE_KEYS,
     "process": machine.PROCESS_KEYS,
 }
-INVARIANT_KEYS = ("holds", "on", "for", "grace", "severity", "says")
-LEVER_KEYS = (
-    *("command", "on", "says", "risk", "reversible", "idempotent", "undo", "expects", "ends"),
-    *("timeout", "parameters", "tool", "directory", "passes"),
-)
-PARAMETER_KEYS = ("type", "says", "default", "choices", "minimum", "maximum")
+INVARIANT_KEYS = ("holds", "on", "for", "grace", "severity", "says", "causes")
 GRACE_S_MAX = 3599.0
 PROBE_TIMEOUT_S_MAX = 60.0
-LEVER_TIMEOUT_S = 60.0
-LEVER_TIMEOUT_S_MAX = 600.0
-NUMBER_MAX = 1e15
 # The monitor's own word for what cannot be seen.
 _OBSERVABLE = "observable"
-# What the built-in reasoner calls levers of these names.
-_TOOLS = {"restart": "restart_node", "resume": "resume_node"}
-_TYPES = ("string", "integer", "number", "boolean")
-_CAUSE = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TARGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 # A path is the folder of a socket, as PostgreSQL takes it.
 _HOST = re.compile(r"[A-Za-z0-9_.:-]{1,253}|/[A-Za-z0-9_./-]{1,100}")
@@ -109,25 +98,6 @@ class DeclaredProbe:
 
 
 @dataclass(frozen=True, slots=True)
-class Lever:
-    """A command that changes something, with what its people say of it."""
-
-    name: str
-    tool: str
-    command: Command
-    sentence: str
-    risk: Risk
-    on: frozenset[str] = frozenset()
-    reversible: bool = False
-    idempotent: bool = False
-    undo: str = ""
-    expected: str = ""
-    ends: tuple[str, ...] = ()
-    timeout_s: float = 60.0
-    parameters: tuple[Parameter, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Description:
     """Everything that a file says. `pid_files` are where targets write who they are."""
 
@@ -135,9 +105,22 @@ class Description:
     targets: tuple[Target, ...] = ()
     probes: tuple[DeclaredProbe, ...] = ()
     invariants: tuple[DeclaredInvariant, ...] = ()
+    causes: tuple[DeclaredCause, ...] = ()
     levers: tuple[Lever, ...] = ()
     notes: str = ""
     pid_files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parts(
+        self,
+    ) -> Sequence[tuple[str, DeclaredProbe | DeclaredInvariant | DeclaredCause | Lever]]:
+        """Everything that has an `on`, each with its noun."""
+        return (
+            *(("the probe", probe) for probe in self.probes),
+            *(("the invariant", invariant) for invariant in self.invariants),
+            *(("the cause", cause) for cause in self.causes),
+            *(("the lever", lever) for lever in self.levers),
+        )
 
 
 def speaks_of(on: frozenset[str], target: Target) -> bool:
@@ -168,18 +151,57 @@ def describe(text: str, file: str, *, folder: str = "/") -> Description:
         raise root.wrong(f"{name[:60]!r} is not a valid name for a subject.", "name")
     targets, pid_files = _read_targets(root, folder)
     probes = _read_probes(root, targets, folder)
-    invariants = _read_invariants(root, targets, {probe.name: probe for probe in probes})
+    by_name = {probe.name: probe for probe in probes}
+
+    def read_on(table: Table) -> frozenset[str]:
+        return _read_on(table, targets)
+
+    def find_problem(reference: Reference, on: frozenset[str]) -> str:
+        return _find_problem(reference, on, targets, by_name)
+
+    causes = read_causes(root, read_on, find_problem)
+    known = [*SHARED, *(cause.name for cause in causes)]
+    invariants = _read_invariants(root, targets, by_name, known)
     if not invariants:
         raise root.wrong("there are no invariants. Add at least one.")
+    names = [invariant.name for invariant in invariants]
+    levers = read_levers(root, targets, folder, known, names, read_on, find_problem)
+    _check_names(root, causes, names, levers)
+    repaired = {cause for lever in levers for cause in lever.ends}
+    implied = tuple(implied_by(each) for each in invariants if each.name in repaired)
     return Description(
         name=name,
         targets=targets,
         probes=probes,
         invariants=invariants,
-        levers=_read_levers(root, targets, folder),
+        causes=(*causes, *implied),
+        levers=tuple(_add_remedies(lever, causes) for lever in levers),
         notes=root.text("notes"),
         pid_files=pid_files,
     )
+
+
+def _check_names(
+    root: Table,
+    causes: Sequence[DeclaredCause],
+    invariants: Sequence[str],
+    levers: Sequence[Lever],
+) -> None:
+    """Refuse names that mean two things, and remedies that are none of the levers."""
+    section = root.table("causes")
+    for cause in causes if section is not None else ():
+        assert section is not None
+        if cause.name in invariants:
+            raise section.wrong(f"{cause.name!r} is a cause and an invariant.", cause.name)
+        table = section.table(cause.name)
+        assert table is not None
+        read_names(table, "remedies", "a lever", [lever.name for lever in levers])
+
+
+def _add_remedies(lever: Lever, causes: Sequence[DeclaredCause]) -> Lever:
+    """The lever with the causes that name it as their remedy."""
+    more = tuple(cause.name for cause in causes if lever.name in cause.remedies)
+    return replace(lever, ends=tuple(dict.fromkeys((*lever.ends, *more))))
 
 
 def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[str, str]]:
@@ -225,7 +247,7 @@ def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[st
         )
         targets.append(target)
         if pid_file := table.text("pid_file"):
-            pid_files[name] = _below(folder, pid_file)
+            pid_files[name] = pid_file if runs_at else _below(folder, pid_file)
     names = [target.name for target in targets]
     for target in targets:
         for need in target.depends_on:
@@ -311,7 +333,10 @@ def _read_probes(
 
 
 def _read_invariants(
-    root: Table, targets: tuple[Target, ...], probes: Mapping[str, DeclaredProbe]
+    root: Table,
+    targets: tuple[Target, ...],
+    probes: Mapping[str, DeclaredProbe],
+    causes: Sequence[str],
 ) -> tuple[DeclaredInvariant, ...]:
     invariants = []
     for name, node in root.tables("invariants", "an invariant").items():
@@ -323,19 +348,17 @@ def _read_invariants(
         def find_problem(reference: Reference, on: frozenset[str] = on) -> str:
             return _find_problem(reference, on, targets, probes)
 
-        try:
-            expression = compile_expression(table.require_text("holds"), find_problem)
-        except ExpressionError as error:
-            why = str(error)
-            end = "" if why.endswith("?") else "."
-            problem = f"'holds' of {table.place}: {why.rstrip('.')}{end}"
-            raise table.wrong(problem, "holds") from error
-        if not expression.references:
-            raise table.wrong(f"{table.place} names no value of a probe.", "holds")
+        expression = read_expression(table, "holds", find_problem)
         says = table.text("says")
         for blank in blanks(says):
             probe, _, value = blank.partition(".")
-            if blank != "target" and (problem := find_problem(Reference(probe, value))):
+            if blank == "target":
+                continue
+            if not value:
+                hint = nearest(blank, ("target", *probes))
+                problem = f"there is no value {{{blank[:40]}}}. {hint}"
+                raise table.wrong(f"'says' of {table.place}: {problem}", "says")
+            if problem := find_problem(Reference(probe, value)):
                 raise table.wrong(f"'says' of {table.place}: {problem}", "says")
         if "for" in table and "grace" in table:
             raise table.wrong("'for' and 'grace' are the same; write one.", "grace")
@@ -347,6 +370,7 @@ def _read_invariants(
             says=says,
             on=on,
             kinds={target.name: target.kind for target in targets},
+            causes=read_names(table, "causes", "a cause", causes),
         )
         invariants.append(invariant)
     return tuple(invariants)
@@ -378,80 +402,3 @@ def _find_problem(
         if not speaks_of(declared.on, target):
             return f"the probe {reference.probe!r} does not cover {target.name!r}"
     return ""
-
-
-def _read_levers(root: Table, targets: tuple[Target, ...], folder: str) -> tuple[Lever, ...]:
-    """All levers, each a tool of its own name."""
-    tables = {
-        name: Table(node, root.file, f"the lever {name!r}", LEVER_KEYS)
-        for name, node in root.tables("levers", "a lever").items()
-    }
-    levers: dict[str, Lever] = {}
-    for name, table in tables.items():
-        parameters = _read_parameters(table)
-        names = [parameter.name for parameter in parameters]
-        line = read_command(table, folder, "command", known=names)
-        for blank in names:
-            if f"{{{blank}}}" not in line.argv:
-                why = f"the parameter {blank!r} is not used in its command."
-                raise table.wrong(why, "command")
-        tool = table.text("tool", _TOOLS.get(name, name))
-        if not NAME.fullmatch(tool):
-            raise table.wrong(f"{tool[:60]!r} is not a valid name for a tool.", "tool")
-        ends = table.texts("ends")
-        for cause in ends:
-            if not _CAUSE.fullmatch(cause):
-                raise table.wrong(f"{cause[:60]!r} is not a valid name for a cause.", "ends")
-        levers[name] = Lever(
-            name=name,
-            tool=tool,
-            command=line,
-            sentence=table.text("says", f"{name.replace('_', ' ').capitalize()} the target"),
-            risk=Risk(table.choice("risk", tuple(Risk), Risk.MEDIUM)),
-            on=_read_on(table, targets),
-            reversible=table.flag("reversible"),
-            idempotent=table.flag("idempotent"),
-            undo=table.text("undo"),
-            expected=table.text("expects"),
-            ends=ends,
-            timeout_s=max(1.0, table.seconds("timeout", LEVER_TIMEOUT_S, high=LEVER_TIMEOUT_S_MAX)),
-            parameters=parameters,
-        )
-    tools: set[str] = set()
-    for name, lever in levers.items():
-        if lever.tool in tools:
-            raise tables[name].wrong(f"two levers define the tool {lever.tool!r}.", "tool")
-        tools.add(lever.tool)
-        if lever.undo and (lever.undo not in levers or lever.undo == name):
-            hint = nearest(lever.undo, [other for other in levers if other != name])
-            why = f"{lever.undo[:60]!r} is not another lever."
-            raise tables[name].wrong(why, "undo", next_step=hint)
-    return tuple(
-        replace(lever, undo=levers[lever.undo].tool if lever.undo else "")
-        for lever in levers.values()
-    )
-
-
-def _read_parameters(table: Table) -> tuple[Parameter, ...]:
-    parameters = []
-    for name, node in table.tables("parameters", "a parameter").items():
-        inner = Table(node, table.file, f"the parameter {name!r}", PARAMETER_KEYS)
-        if name in BUILT_IN_BLANKS:
-            raise inner.wrong(f"{name!r} is built in; remove it.")
-        low = inner.number("minimum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
-        high = inner.number("maximum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
-        if low is not None and high is not None and low > high:
-            raise inner.wrong(f"the minimum {low:g} is above the maximum {high:g}.", "minimum")
-        default = inner.scalar("default")
-        parameter = Parameter(
-            name=name,
-            sentence=inner.text("says", name.replace("_", " ")),
-            type=ParameterType(inner.choice("type", _TYPES, "string")),
-            required=default is None,
-            default=default,
-            choices=inner.texts("choices"),
-            minimum=low,
-            maximum=high,
-        )
-        parameters.append(parameter)
-    return tuple(parameters)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
-from operator_sre.subjects.declarative.expression import Expression, ExpressionError, Reference
+from operator_sre.subjects.declarative.document import Table
+from operator_sre.subjects.declarative.expression import (
+    Expression,
+    ExpressionError,
+    Reference,
+    compile_expression,
+)
 
-__all__ = ["KIND", "DeclaredInvariant", "blanks"]
+__all__ = ["KIND", "DeclaredInvariant", "blanks", "read_expression"]
 
 # Among its readings, each target says what it is.
 KIND = "kind"
 DETAIL_CHARACTERS_MAX = 300
-_BLANK = re.compile(r"\{([a-z0-9_.]+)\}")
+_BLANK = re.compile(r"\{([A-Za-z0-9_.]+)\}")
 Readings = Mapping[str, Value]
 
 
@@ -24,12 +30,25 @@ def blanks(sentence: str) -> list[str]:
     return _BLANK.findall(sentence)
 
 
+def read_expression(table: Table, key: str, find_problem: Callable[[Reference], str]) -> Expression:
+    """The expression under a key; an error names what is wrong with it."""
+    try:
+        expression = compile_expression(table.require_text(key), find_problem)
+    except ExpressionError as error:
+        why = str(error)
+        end = "" if why.endswith("?") else "."
+        raise table.wrong(f"{key!r} of {table.place}: {why.rstrip('.')}{end}", key) from error
+    if not expression.references:
+        raise table.wrong(f"{table.place} names no value of a probe.", key)
+    return expression
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredInvariant:
     """An expression that must hold at targets of some kinds or names; at all when none is named.
 
     A value that is missing or of the wrong kind makes it UNKNOWN, unless the expression itself
-    asks whether it is there.
+    asks whether it is there. `causes` are the names of what may break it.
     """
 
     name: str
@@ -39,6 +58,7 @@ class DeclaredInvariant:
     says: str = ""
     on: frozenset[str] = frozenset()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -47,8 +67,7 @@ class DeclaredInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Whether it holds at every target that it speaks of."""
-        named = {reference.target for reference in self.expression.references} - {""}
-        others = {seen.target: seen.readings for seen in observation.seen if seen.target in named}
+        others = self._others(observation)
         name, on, kinds = self.name, self.on, self.kinds
         return [
             Finding(name, seen.target, *self._judge(seen, others))
@@ -59,6 +78,14 @@ class DeclaredInvariant:
             or (kind := seen.readings.get(KIND) or kinds.get(seen.target)) is None
             or kind in on
         ]
+
+    def judge(self, seen: Seen, observation: Observation) -> tuple[Health, str]:
+        """Whether it holds at one target, and why not."""
+        return self._judge(seen, self._others(observation))
+
+    def _others(self, observation: Observation) -> Mapping[str, Readings]:
+        named = {reference.target for reference in self.expression.references} - {""}
+        return {seen.target: seen.readings for seen in observation.seen if seen.target in named}
 
     def _judge(self, seen: Seen, others: Mapping[str, Readings]) -> tuple[Health, str]:
         expression, readings = self.expression, seen.readings

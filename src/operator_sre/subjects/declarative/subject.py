@@ -11,11 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from operator_protocols.domain.health import Severity
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
+from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
+from operator_sre.subjects.declarative.cause import causes_by
 from operator_sre.subjects.declarative.description import (
     DeclaredProbe,
     Description,
@@ -23,17 +26,26 @@ from operator_sre.subjects.declarative.description import (
     speaks_of,
 )
 from operator_sre.subjects.declarative.document import nearest
+from operator_sre.subjects.declarative.evidence import Evidence, LogEnds
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
-from operator_sre.subjects.declarative.levers import LeverTool
+from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
 
-__all__ = ["DeclarativeSubject", "description_of", "targets_of", "tools_of"]
+__all__ = [
+    "KNOWLEDGE",
+    "DeclarativeSubject",
+    "causes_of",
+    "description_of",
+    "targets_of",
+    "tools_of",
+]
 
 OPTIONS = ("file",)
+KNOWLEDGE = read_knowledge(Path(__file__).parent)
 AT_ONCE_MAX = 1000
 # What a probe may take beyond its own time-out, to end what it began.
 ENDING_S = 3.0
@@ -48,7 +60,14 @@ class DeclarativeSubject:
         self._settings = settings
         self._description = description_of(settings.options)
         self._links = Links()
+        self._evidence = Evidence(
+            self._description.causes,
+            self._description.invariants,
+            self._description.pid_files,
+            LogEnds(),
+        )
         self.name = settings.name
+        self._check_words()
         self.invariants: Sequence[Invariant] = self._description.invariants
         self.notes = self._description.notes
 
@@ -63,7 +82,43 @@ class DeclarativeSubject:
             raise ObservationError(f"{self.name!r} has no targets.")
         pace = _Pace()
         seen = await asyncio.gather(*(self._observe_target(target, pace) for target in targets))
-        return Observation(self.name, self._settings.clock.now(), tuple(seen))
+        observation = Observation(self.name, self._settings.clock.now(), tuple(seen))
+        places = [self._place(target) for target in targets]
+        if self._is_healthy(observation):
+            await asyncio.gather(*(self._evidence.note_health(place) for place in places))
+            return observation
+        found = await asyncio.gather(*(self._evidence.find(place, observation) for place in places))
+        return replace(
+            observation,
+            seen=tuple(
+                replace(each, readings={**each.readings, **shown})
+                for each, shown in zip(observation.seen, found, strict=True)
+            ),
+        )
+
+    def _place(self, target: Target) -> Place:
+        return Place(target, self._settings, self._settings.timeout_s)
+
+    def _is_healthy(self, observation: Observation) -> bool:
+        return all(
+            finding.health is Health.HEALTHY
+            for invariant in self.invariants
+            for finding in invariant.check(observation)
+        )
+
+    def _check_words(self) -> None:
+        """Refuse an `on` that means no target of operator.toml."""
+        if self._description.targets or not (targets := self.targets()):
+            return
+        known = sorted({word for target in targets for word in (target.kind, target.name)})
+        for noun, each in self._description.parts:
+            for word in each.on:
+                if word not in known:
+                    raise ConfigError(
+                        f"'on' of {noun} {each.name!r}: {word[:60]!r} is neither a kind nor a name"
+                        f" of a target of {self.name!r}.",
+                        next_step=nearest(word, known),
+                    )
 
     async def _observe_target(self, target: Target, pace: _Pace) -> Seen:
         probes = [probe for probe in self._description.probes if speaks_of(probe.on, target)]
@@ -153,10 +208,18 @@ def targets_of(options: Mapping[str, Any]) -> Sequence[Target]:
     description = description_of(options)
     return tuple(
         replace(target, process=process_in(description.pid_files[target.name]))
-        if target.name in description.pid_files
+        if target.name in description.pid_files and not target.runs_at
         else target
         for target in description.targets
     )
+
+
+def causes_of(options: Mapping[str, Any]) -> Sequence[Cause]:
+    """The causes of a file, and those of every description that it does not define itself."""
+    description = description_of(options)
+    own = causes_by(description.causes, description.invariants, description.targets)
+    names = {cause.name for cause in own}
+    return (*(cause for cause in KNOWLEDGE.causes if cause.name not in names), *own)
 
 
 def tools_of(settings: SubjectSettings) -> Sequence[Tool]:

@@ -54,7 +54,7 @@ class CommandProbe:
         if why := refusal(action, place.settings, reviewed=self.reviewed):
             raise Blind(why)
         try:
-            action = await locate(action, place.target, shell)
+            action = await locate(action, shell)
             result = await shell.run(action, Job(timeout_s=place.timeout_s))
         except UNREACHABLE as error:
             raise Blind(f"the command cannot be run: {error}") from error

@@ -22,6 +22,7 @@ from operator_sre.subjects.declarative.probes.place import (
     Place,
     down,
     first_answer,
+    is_accepting,
     places_of,
     up,
 )
@@ -65,7 +66,16 @@ class HttpProbe:
     @property
     def fields(self) -> frozenset[str]:
         """The values that it can give."""
-        own = {"up", "ok", "error", "status", "latency_ms", "bytes", "certificate_days"}
+        own = {
+            "up",
+            "ok",
+            "error",
+            "status",
+            "latency_ms",
+            "bytes",
+            "certificate_days",
+            "connected",
+        }
         return frozenset(own | {"endpoint"}) | self.extraction.fields
 
     async def observe(self, place: Place) -> Readings:
@@ -91,6 +101,9 @@ class HttpProbe:
         addresses = places_of(place.target, self.port)
         result, problem, address = await first_answer(addresses, place.timeout_s, ask)
         if result is None:
+            # A server that accepts connections is reachable, however long its answers take.
+            if problem.endswith("did not answer in time") and await is_accepting(address):
+                return down(f"{problem}, though it accepts connections", connected=True)
             return down(problem)
         answer, took_ms = result
         readings: Readings = {

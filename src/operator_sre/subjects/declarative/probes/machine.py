@@ -1,4 +1,4 @@
-"""Files and processes of this machine: what a file holds, what the kernel tells of a process."""
+"""Files and processes: what a file holds, what the kernel tells of a process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from operator_protocols.domain.target import Process
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.patterns import pattern_of
 from operator_sre.subjects.declarative.probes.place import Blind, Place, down, up
+from operator_sre.subjects.declarative.probes.there import (
+    ProcessState,
+    read_end,
+    read_pid,
+    run_there,
+    see_file,
+    see_pid,
+)
 from operator_sre.subjects.declarative.values import Extraction, Readings, read_extraction
 
 __all__ = [
@@ -22,6 +30,7 @@ __all__ = [
     "FileProbe",
     "ProcessProbe",
     "process_in",
+    "process_there",
     "read_file",
     "read_process",
 ]
@@ -51,12 +60,28 @@ class FileProbe:
     async def observe(self, place: Place) -> Readings:
         """Observe it in a thread, because a file system may hang."""
         if place.target.runs_at:
-            raise Blind("a file probe reads only this machine; use a command probe")
+            return await self._read_there(place)
         try:
             async with asyncio.timeout(place.timeout_s):
                 return await asyncio.to_thread(self._read)
         except TimeoutError:
             raise Blind("the file system does not answer") from None
+
+    async def _read_there(self, place: Place) -> Readings:
+        found = await see_file(place, self.path)
+        if found is None:
+            return down("the file does not exist", exists=False)
+        now = await run_there(place, "date", "+%s")
+        readings: Readings = {
+            "exists": True,
+            "age_s": round(max(0.0, float(now.stdout) - found.changed_at), 3),
+            "size_bytes": found.size_bytes,
+        }
+        if self.extraction.pattern:
+            if not found.is_regular:
+                raise Blind("it is not a regular file")
+            readings |= self.extraction.extract(None, await read_end(place, self.path))
+        return up(readings, "it does not match" if readings.get("matched") is False else "")
 
     def _read(self) -> Readings:
         try:
@@ -118,7 +143,7 @@ class ProcessProbe:
     async def observe(self, place: Place) -> Readings:
         """Read the table of processes."""
         if place.target.runs_at:
-            raise Blind("a process probe reads only this machine; use a command probe")
+            return await self._read_there(place)
         if not _has_table():
             raise Blind("this machine does not show its processes under /proc")
         rows, open_files = await asyncio.to_thread(self._read)
@@ -143,6 +168,32 @@ class ProcessProbe:
         if known:
             readings["cpu_percent"] = round(sum(known) * 100, 2)
         stopped = readings["state"] == "stopped"
+        return up(readings, "the process is stopped" if stopped else "")
+
+    async def _read_there(self, place: Place) -> Readings:
+        if self.pid_file:
+            found = [state] if (state := await process_there(place, self.pid_file)) else []
+        else:
+            result = await run_there(place, "ps", "-eo", "pid=,stat=,etimes=,rss=,args=")
+            if result.exit_code:
+                raise Blind("ps cannot list the processes there; use 'pid_file'")
+            pattern, found = pattern_of(self.pattern), []
+            for line in result.stdout.splitlines():
+                words = line.split(None, 4)
+                if len(words) == 5 and words[1][0] not in "ZX" and pattern.search(words[4]):
+                    pid, age_s, rss_kb = int(words[0]), float(words[2]), int(words[3])
+                    found.append(ProcessState(pid, words[1][0], 0.0, age_s, rss_kb * 1024))
+        if not found:
+            return down("the process does not exist", alive=False, count=0)
+        stopped = found[0].state in "Tt"
+        readings: Readings = {
+            "alive": True,
+            "count": len(found),
+            "pid": found[0].pid,
+            "state": "stopped" if stopped else "running",
+            "rss_bytes": sum(state.rss_bytes for state in found),
+            "age_s": round(max(state.age_s for state in found), 2),
+        }
         return up(readings, "the process is stopped" if stopped else "")
 
     def _read(self) -> tuple[list[_Row], int | None]:
@@ -170,6 +221,17 @@ class ProcessProbe:
             return living, sum(1 for row in living for _ in Path(f"/proc/{row.pid}/fd").iterdir())
         except OSError:
             return living, None
+
+
+async def process_there(place: Place, pid_file: str) -> ProcessState | None:
+    """The living process that a pid file of another place names; None where there is none."""
+    pid = await read_pid(place, pid_file)
+    state = await see_pid(place, pid) if pid is not None else None
+    if state is None or state.state in "ZX":
+        return None
+    file = await see_file(place, pid_file)
+    # A younger process only reuses the number.
+    return state if file and state.started_at <= file.changed_at + SLACK_S else None
 
 
 def process_in(pid_file: str) -> Process | None:

@@ -28,6 +28,7 @@ __all__ = [
     "Probe",
     "down",
     "first_answer",
+    "is_accepting",
     "observe_first",
     "places_of",
     "up",
@@ -36,6 +37,7 @@ __all__ = [
 T = TypeVar("T")
 ERROR_CHARACTERS_MAX = 160
 APART_S_MIN = 0.2
+ACCEPT_S = 1.0
 CAUSES_MAX = 8
 _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
@@ -168,6 +170,17 @@ async def first_answer(
                 cause = (cause.__cause__ or cause.__context__) if cause is not None else None
             problem = problem or f"{address[0]}:{address[1]}: {sentence_of(error)}"
     return None, problem, addresses[0]
+
+
+async def is_accepting(address: Address) -> bool:
+    """Whether a server accepts a connection at an address."""
+    try:
+        async with asyncio.timeout(ACCEPT_S):
+            _, writer = await asyncio.open_connection(*address)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def observe_first(

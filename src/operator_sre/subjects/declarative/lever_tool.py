@@ -8,11 +8,14 @@ from functools import partial
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSource, ToolSpec
+from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings
-from operator_sre.subjects.declarative.commands import UNREACHABLE, locate, refusal
-from operator_sre.subjects.declarative.description import Lever, speaks_of
+from operator_sre.subjects.declarative.commands import HERE, UNREACHABLE, locate, refusal
+from operator_sre.subjects.declarative.description import speaks_of
+from operator_sre.subjects.declarative.lever import Lever
 
 __all__ = ["LeverTool", "spec_of"]
 
@@ -27,14 +30,16 @@ class _Unfit(Exception):
 def spec_of(lever: Lever) -> ToolSpec:
     """Its description for agents, the gate and people; the command is a part of that.
 
-    So the approver reads what will run, and a permit does not outlive a change of it.
+    So the approver reads what will run, and a permit does not outlive a change of it. A lever that
+    repairs nothing specific needs approval whatever its risk.
     """
     target = Parameter("target", "the target", infers="target")
+    where = f" at {lever.at}" if lever.at else ""
     return ToolSpec(
         name=lever.tool,
-        sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`.",
+        sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`{where}.",
         parameters=(target, *lever.parameters),
-        risk=lever.risk,
+        risk=lever.risk if lever.is_tied or lever.risk is not Risk.LOW else Risk.MEDIUM,
         changes=True,
         reversible=lever.reversible,
         source=ToolSource.SUBJECT,
@@ -43,6 +48,11 @@ def spec_of(lever: Lever) -> ToolSpec:
         expected=lever.expected,
         timeout_s=lever.timeout_s,
         ends=lever.ends,
+        verify=f"These hold: {', '.join(lever.proves)}." if lever.proves else "",
+        settle_s=lever.settle_s,
+        exclusive=True,
+        requires=lever.requires,
+        on=tuple(sorted(lever.on)),
     )
 
 
@@ -69,15 +79,15 @@ class LeverTool:
             return failed(stderr=str(error), category=FailureCategory.SYNTAX)
         if why := refusal(action, self.settings, reviewed=True):
             return Result(Outcome.REFUSED, stderr=f"{self.lever.name}: {why}")
-        targets = {target.name: target for target in self.settings.targets()}
         limited = replace(job, timeout_s=min(job.timeout_s, self.lever.timeout_s))
         try:
-            action = await locate(action, targets[action.target], shell)
+            action = await locate(action, shell)
             result = await shell.run(action, limited)
         except UNREACHABLE as error:
             return Result(Outcome.REFUSED, stderr=f"The command cannot run there: {error}")
         if result.ok and not result.stdout.strip():
-            return replace(result, stdout=f"{self.lever.name} ran at {action.target}")
+            where = action.target or "this machine"
+            return replace(result, stdout=f"{self.lever.name} ran at {where}")
         return result
 
     async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
@@ -120,9 +130,20 @@ class LeverTool:
             raise _Unfit(str(error)) from error
         for target in targets:
             if target.name == wanted:
-                return self.lever.command.action(target, given)
+                return self._place(self.lever.command.action(target, given), target)
         names = ", ".join(target.name for target in targets[:10])
         raise _Unfit(f"{self.lever.tool} is for {names or 'no target'}, not {wanted!r:.60}.")
+
+    def _place(self, action: Action, target: Target) -> Action:
+        """The action at the place where the lever runs."""
+        if not self.lever.at:
+            return action
+        if self.lever.at == HERE:
+            return self.lever.command.at(action, None)
+        for other in self.settings.targets():
+            if other.name == self.lever.at:
+                return self.lever.command.at(action, other)
+        raise _Unfit(f"{self.lever.tool} runs at {self.lever.at!r}, which is no target.")
 
 
 def _write_word(parameter: Parameter, value: Argument) -> str:

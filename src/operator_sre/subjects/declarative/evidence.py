@@ -1,0 +1,158 @@
+"""Evidence for causes at a target where something is broken: its process, its log, its symptoms."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
+from operator_sre.subjects.declarative.cause import DeclaredCause, reading_of, see_causes
+from operator_sre.subjects.declarative.invariants import DeclaredInvariant
+from operator_sre.subjects.declarative.probes.machine import process_in, process_there
+from operator_sre.subjects.declarative.probes.place import Blind, Place
+from operator_sre.subjects.declarative.probes.there import (
+    END_BYTES_MAX,
+    read_end,
+    run_there,
+    see_file,
+)
+from operator_sre.subjects.declarative.symptom import find_symptoms, is_answering, is_connected
+
+__all__ = ["Evidence", "LogEnds"]
+
+# A pid file that is missing this soon after a boot was never written.
+BOOT_S = 900.0
+
+
+class LogEnds:
+    """How long the log of each target was when all was well: what is older explains nothing."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+
+    async def note(self, place: Place) -> None:
+        """Remember where the log ends now."""
+        try:
+            self._sizes[place.target.name] = await _size_of(place)
+        except Blind:
+            self._sizes.pop(place.target.name, None)
+
+    async def read(self, place: Place) -> str | None:
+        """What was written since then; None where that cannot be known."""
+        start = self._sizes.get(place.target.name)
+        if start is None:
+            return None
+        try:
+            size = await _size_of(place)
+            # A shorter log is a new one.
+            new = min(size - start if size >= start else size, END_BYTES_MAX)
+            if not new:
+                return ""
+            if place.target.runs_at:
+                return (await read_end(place, place.target.log, new)).decode("utf-8", "replace")
+            return await asyncio.to_thread(_read_end, place.target.log, new)
+        except (Blind, OSError):
+            return None
+
+
+async def _size_of(place: Place) -> int:
+    if place.target.runs_at:
+        found = await see_file(place, place.target.log)
+        return found.size_bytes if found is not None else 0
+    try:
+        state = await asyncio.to_thread(os.stat, place.target.log)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise Blind(f"the log cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(state.st_mode):
+        raise Blind("the log is not a regular file")
+    return state.st_size
+
+
+def _read_end(path: str, size_bytes: int) -> str:
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(number, "rb") as file:
+        file.seek(max(0, os.fstat(number).st_size - size_bytes))
+        return file.read(size_bytes).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is looked for at the targets of one description."""
+
+    causes: Sequence[DeclaredCause]
+    invariants: Sequence[DeclaredInvariant]
+    pid_files: Mapping[str, str]
+    logs: LogEnds
+
+    async def note_health(self, place: Place) -> None:
+        """Remember what has to be known of a healthy target later."""
+        if place.target.log and any(cause.log for cause in self.causes):
+            await self.logs.note(place)
+
+    async def find(self, place: Place, observation: Observation) -> Mapping[str, bool]:
+        """Which causes are shown at a target, by the readings that say so."""
+        target = place.target
+        seen = observation.of(target.name)
+        broken: set[str] = set()
+        named: set[str] = set()
+        for invariant in self.invariants:
+            for finding in invariant.check(observation):
+                if finding.target == target.name and finding.health is not Health.HEALTHY:
+                    broken |= {reference.reading for reference in invariant.expression.references}
+                    # An invariant that only one cause breaks is its symptom.
+                    named |= set(invariant.causes) if len(invariant.causes) == 1 else set()
+        problem = seen.problem
+        found = {
+            reading_of(cause): shown
+            for cause, shown in find_symptoms(seen.readings, problem, broken, named).items()
+        }
+        found |= {reading_of("stopped_cleanly"): False, reading_of("not_started"): False}
+        if is_connected(seen.readings):
+            found[reading_of("cut_off")] = False
+        if is_answering(seen.readings):
+            found["reachable"] = True
+        else:
+            found |= await self._see_process(place)
+        needs_log = target.log and any(cause.log for cause in self.causes)
+        log = await self.logs.read(place) if needs_log else None
+        return {**found, **see_causes(self.causes, target, observation, log)}
+
+    async def _see_process(self, place: Place) -> Mapping[str, bool]:
+        """What the pid file of a target that does not answer says."""
+        pid_file = self.pid_files.get(place.target.name)
+        if pid_file is None:
+            return {}
+        is_booting = False
+        try:
+            if place.target.runs_at:
+                process = await process_there(place, pid_file)
+                is_there = process is not None or await see_file(place, pid_file) is not None
+                is_alive = process is not None
+                is_paused = process is not None and process.state in "Tt"
+                if not is_there:
+                    text = (await run_there(place, "cat", "/proc/uptime")).stdout
+                    is_booting = float(text.split()[0]) < BOOT_S
+            else:
+                is_there = await asyncio.to_thread(os.path.exists, pid_file)
+                known = process_in(pid_file)
+                # A process that is gone is still named, without its start.
+                is_alive, is_paused = known is not None and known.started > 0, False
+                is_booting = not is_there and time.clock_gettime(time.CLOCK_BOOTTIME) < BOOT_S
+        except (Blind, OSError, ValueError):
+            return {}
+        shown = {
+            "process_dead": is_there and not is_alive,
+            "stopped_cleanly": not is_there and not is_booting,
+            "not_started": not is_there and is_booting,
+        }
+        if place.target.runs_at:
+            shown["process_paused"] = is_paused
+        found = {reading_of(cause): value for cause, value in shown.items()}
+        return {**found, "pid_file.exists": is_there, "pid_file.alive": is_alive}

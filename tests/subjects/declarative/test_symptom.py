@@ -1,0 +1,200 @@
+"""What real failures of servers are called: by messages, values, a pid file and a log."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from operator_sre.executor.programs import Programs
+from operator_sre.executor.spool import Spool
+from operator_sre.executor.transports.local import LocalShell
+from operator_sre.executor.transports.shells import Remotes, Shells
+from operator_sre.executor.transports.ssh import SshSettings
+from operator_sre.subjects.declarative.evidence import BOOT_S
+from operator_sre.subjects.declarative.symptom import find_symptoms
+from tests.contract.servers import http, serving
+from tests.executor.transports.sshd import Sshd, serving_ssh
+from tests.models.world import DEAD
+from tests.subjects.certificates import certificate
+from tests.subjects.declarative.diagnosing import diagnose
+from tests.subjects.declarative.test_http import _secure, web
+from tests.subjects.declarative.trying import Tried, described
+
+pytestmark = pytest.mark.asyncio
+
+MESSAGES = [
+    ("1.1.1.1:443: its certificate is not trusted: certificate has expired", "certificate_expired"),
+    ("Hostname mismatch, certificate is not valid for 'a'.", "certificate_name_differs"),
+    ("its certificate is not trusted: self-signed certificate", "certificate_untrusted"),
+    ("db: its host name cannot be resolved", "name_not_resolved"),
+    ("FATAL: sorry, too many clients already", "connections_used_up"),
+    ("it answered ERR max number of clients reached", "connections_used_up"),
+    ("(1040, 'Too many connections')", "connections_used_up"),
+    ("login rejected: WRONGPASS invalid username-password pair", "login_rejected"),
+    ("(1045, \"Access denied for user 'op'@'10.0.0.1' (using password: YES)\")", "login_rejected"),
+    ("it took 3121 ms, more than 2000 ms", "slow_answers"),
+]
+
+
+@pytest.mark.parametrize(("message", "cause"), MESSAGES)
+async def test_a_message_of_a_server_means_one_cause(message: str, cause: str) -> None:
+    shown = find_symptoms({"page.error": message}, "", ())
+    assert [name for name, is_shown in shown.items() if is_shown] == [cause]
+    assert find_symptoms({}, message, ())[cause]
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"), [(500, "server_errors"), (502, "upstream_fails"), (401, "login_rejected")]
+)
+async def test_a_status_means_a_cause_and_never_a_silence(
+    tmp_path: Path, status: int, cause: str
+) -> None:
+    async with serving(http(status, {})) as port:
+        found = await diagnose(web(tmp_path, port))
+    assert (found.cause, found.choice) == (cause, "escalate")
+
+
+async def test_an_expired_certificate_is_no_password_and_a_wrong_name_no_expiry(
+    tmp_path: Path,
+) -> None:
+    expired = certificate(tmp_path, name="shop.test", days=-1)
+    good = certificate(tmp_path, name="other.test", days=40)
+    access = ", access: {{tls: true, ca_file: {}, server_name: shop.test}}"
+    async with _secure(expired) as port:
+        found = await diagnose(web(tmp_path, port, more=access.format(expired)))
+        assert found.cause == "certificate_expired"
+        assert "its certificate has expired" in found.summary
+    async with _secure(good) as port:
+        found = await diagnose(web(tmp_path, port, more=access.format(good)))
+        assert found.cause == "certificate_name_differs"
+        found = await diagnose(web(tmp_path, port, more=", access: {tls: true}"))
+        assert found.cause == "certificate_untrusted"
+
+
+async def test_slow_is_measured_and_a_server_that_accepts_is_not_cut_off(tmp_path: Path) -> None:
+    async with serving(http(200, {})) as port:
+        found = await diagnose(web(tmp_path, port, "{expect: {latency: 0ms}}"))
+        assert found.cause == "slow_answers"
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serving(mute) as port:
+        tried = web(tmp_path, port)
+        tried.timeout_s = 0.3
+        seen = await tried.seen()
+        assert seen.readings["page.connected"] is True
+        assert "accepts connections" in str(seen.readings["page.error"])
+        assert seen.readings["cause.cut_off"] is False
+        assert "reachable" not in seen.readings
+
+
+async def test_a_name_that_nobody_knows_is_the_cause(tmp_path: Path) -> None:
+    tried = web(tmp_path, 80, more=", host: no-such-host.invalid")
+    assert (await diagnose(tried)).cause == "name_not_resolved"
+
+
+async def test_the_only_cause_of_an_invariant_is_what_it_shows(tmp_path: Path) -> None:
+    text = (
+        "name: a\ntargets: {t: {kind: k}}\n"
+        "probes: {f: {file: {path: f, matches: '(?P<n>[0-9]+)'}}}\n"
+        "invariants: {i: {holds: f.n < 10, causes: [queue_full]}}\n"
+    )
+    (tmp_path / "f").write_text("12")
+    assert (await diagnose(described(tmp_path, text))).cause == "queue_full"
+
+
+async def test_a_line_of_the_log_counts_if_it_is_newer_than_the_last_good_check(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "name: a\ntargets: {t: {kind: k, log: log}}\nprobes: {f: {file: {path: f}}}\n"
+        "invariants: {i: {holds: f.exists, causes: [odd]}}\n"
+        "causes: {odd: {says: it broke oddly, log: 'odd [0-9]+'}}\n"
+    )
+    log, file = tmp_path / "log", tmp_path / "f"
+    log.write_text("odd 1\n")
+    tried = described(tmp_path, text)
+    assert "cause.odd" not in (await tried.seen()).readings, "how old the line is, is not known"
+    file.touch()
+    await tried.seen()
+    file.unlink()
+    assert (await tried.seen()).readings["cause.odd"] is False
+    with log.open("a") as opened:
+        opened.write("odd 2\n")
+    assert (await tried.seen()).readings["cause.odd"] is True
+    log.write_text("odd")
+    assert (await tried.seen()).readings["cause.odd"] is False, "it was rotated"
+
+
+PID = """\
+name: a
+targets: {{t: {{kind: k, port: {port}, pid_file: {folder}/pid{more}}}}}
+probes:
+  port: {{tcp: }}
+  file: {{file: {{path: {folder}/pid}}}}
+  own: {{process: {{pid_file: {folder}/pid}}}}
+invariants: {{i: {{holds: port.up}}}}
+levers: {{restart: {{command: [sh, r.sh], risk: low, repairs: [process_dead]}}}}
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as made:
+        yield made
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with serving_ssh(tmp_path_factory.mktemp("sshd")) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(params=["here", "ssh"])
+async def placed(
+    request: pytest.FixtureRequest, sshd: Sshd, tmp_path: Path
+) -> AsyncIterator[Tried]:
+    """A target with a pid file, on this machine and on another one, where nothing listens."""
+    more = f", runs_at: '{sshd.address}'" if request.param == "ssh" else ""
+    tried = described(tmp_path, PID.format(port=9, folder=tmp_path, more=more), timeout_s=10.0)
+    programs = Programs(Spool(tmp_path / "spool"))
+    settings = SshSettings(known_hosts=sshd.known_hosts, keys=(sshd.key,))
+    remotes = Remotes(programs, Spool(tmp_path / "spool"), ssh=settings)
+    shells = Shells(LocalShell(programs), lambda: tried.targets, remotes)
+    tried.commands = shells
+    yield tried
+    await shells.aclose()
+
+
+async def test_a_pid_file_tells_killed_from_stopped_wherever_the_target_runs(
+    placed: Tried, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "pid").write_text(f"{process.pid}\n")
+    readings = (await placed.seen()).readings
+    assert (readings["own.alive"], readings["own.pid"]) == (True, process.pid)
+    assert (readings["file.exists"], readings["cause.process_dead"]) == (True, False)
+    process.kill()
+    await asyncio.to_thread(process.wait)
+    readings = (await placed.seen()).readings
+    assert (readings["own.alive"], readings["cause.process_dead"]) == (False, True)
+    found = await diagnose(placed, t=DEAD)
+    assert (found.cause, found.choice) == ("process_dead", "restart_node(t)")
+    (tmp_path / "pid").unlink()
+    has_just_booted = time.clock_gettime(time.CLOCK_BOOTTIME) < BOOT_S
+    cause = "not_started" if has_just_booted else "stopped_cleanly"
+    found = await diagnose(placed, t=DEAD)
+    assert (found.cause, found.choice) == (cause, "escalate")
+    readings = (await placed.seen()).readings
+    assert readings["cause.stopped_cleanly"] is not readings["cause.not_started"]
+    assert readings["cause.process_dead"] is False
+    assert readings["file.exists"] is False
