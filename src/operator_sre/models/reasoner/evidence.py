@@ -62,11 +62,10 @@ def quote_reason(case: Case, target: str) -> str:
     named = named or [output for output in case.outputs if output.target == target]
     if not named:
         return ""
-    sentence = named[0].sentence
-    cut = (
-        sentence if len(sentence) <= HEADLINE_CHARS_MAX else f"{sentence[:HEADLINE_CHARS_MAX]} ..."
-    )
-    return f" {cut[:1].upper()}{cut[1:].rstrip('.')}."
+    sentence = named[0].sentence.rstrip(".")
+    if len(sentence) > HEADLINE_CHARS_MAX:
+        sentence = f"{sentence[:HEADLINE_CHARS_MAX].rstrip()} [...]"
+    return f" {sentence[:1].upper()}{sentence[1:]}."
 
 
 def weigh_readings(case: Case, suspect: Suspect, other: Suspect) -> Weighing:
@@ -98,7 +97,8 @@ def report_unidentified(case: Case) -> str:
     ]
     likely = "; ".join(candidates[:CANDIDATES_MAX])
     ruled_out: dict[str, str] = {}
-    for suspect, weight in reversed(ranked):
+    # The usual causes first: they are what a person would think of.
+    for suspect, weight in sorted(ranked, key=lambda item: -item[0].cause.prior):
         if suspect.target != leader.target or weight >= POSSIBLE:
             continue
         for reading in case.readings:

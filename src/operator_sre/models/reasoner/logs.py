@@ -142,9 +142,11 @@ def _quote(lines: Sequence[_Line], place: int, reason: str) -> str:
             if lines[after + 1].at is not None:
                 break
             after += 1
-    else:
+    elif lines[place].fatal:
+        # A server often explains what was wrong before it says that it gives up.
         before = range(max(0, place - NEIGHBOURS_MAX), place)
-        first = next((at for at in before if meaning(lines[at].text, among=(reason,))), place)
+        explained = (at for at in before if meaning(lines[at].text, among=(reason,)))
+        first = next((at for at in explained if not lines[at].fatal), place)
     # Neighbours are for context: never at the price of the line itself.
     around = [_shorten(line.text) for line in lines[first : after + 1]]
     joined = " / ".join(around)

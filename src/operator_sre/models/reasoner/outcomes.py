@@ -21,7 +21,7 @@ __all__ = [
 # The text of the violations: it costs no probe.
 WORDS = "words"
 
-# What else a log may name, if only with certain causes; and reasons that are hardly ever named wrongly.
+# What a log may name with some causes; other reasons are hardly ever named wrongly.
 _IN_A_LOG = ("no_space", "files", "memory", "address", "credential", "dependency")
 DECISIVE = tuple(reason for reason in REASONS if reason not in _IN_A_LOG)
 
