@@ -8,10 +8,12 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.observation import Trouble
 from operator_protocols.domain.run import Ask, Budget
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.reasoner.case import case_from
+from tests.contract.clock import NOON
 from tests.contract.samples import violation
 from tests.models.world import CUT, DEAD, DEAF, HUNG, WELL, State, World, briefing
 
@@ -153,3 +155,17 @@ async def test_alternatives_say_how_much_less_likely_the_evidence_is() -> None:
     await world.live(Reasoner())
     against = [text for other in world.diagnoses[0].alternatives for text in other.against]
     assert any("times less likely)" in text for text in against)
+
+
+@pytest.mark.asyncio
+async def test_a_change_at_the_blamed_target_is_among_the_first_evidence() -> None:
+    changes = tuple(
+        Change(name, "setting_mode", "revision", "none", NOON, "observation")
+        for name in ("store", "node-1")
+    )
+    world = World(_shop(DEAD), replace(briefing(), changes=changes))
+    await world.live(Reasoner())
+    first = [evidence.sentence for evidence in world.diagnoses[0].evidence[:3]]
+    assert any(text.startswith("node-1: setting_mode changed from 'revision'") for text in first)
+    every = [evidence.sentence for evidence in world.diagnoses[0].evidence]
+    assert any(text.startswith("store: setting_mode changed") for text in every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from operator_protocols.domain.change import describe_change
 from operator_protocols.domain.diagnosis import Evidence
 from operator_sre.models.reasoner.belief import Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
@@ -48,8 +49,14 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     telling = [_cite(reading) for (_, rarity), _, reading in ranked if rarity <= ABNORMAL]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    first = [*telling[:1], *findings[:1], *telling[1:2]]
-    return tuple(dict.fromkeys((*first, *findings, *telling, *rest)))
+    changes = [Evidence(describe_change(change), seq) for change in case.briefing.changes]
+    here = [
+        described
+        for change, described in zip(case.briefing.changes, changes, strict=True)
+        if change.target == leader.target
+    ]
+    first = [*telling[:1], *findings[:1], *here[:1], *telling[1:2]]
+    return tuple(dict.fromkeys((*first, *findings, *changes, *telling, *rest)))
 
 
 def quote_reason(case: Case, target: str) -> str:
