@@ -13,6 +13,7 @@ from operator_protocols.errors import OperatorError
 if TYPE_CHECKING:
     # Commands that only read the store start without the stages.
     from operator_protocols.domain.cause import Cause
+    from operator_protocols.domain.change import Change
     from operator_protocols.domain.entry import Actor
     from operator_protocols.domain.observation import Observation
     from operator_protocols.domain.precondition import Unmet
@@ -51,10 +52,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The last half hour around a ticket: trends of readings, and the ends of logs."""
+    """The last half hour around a ticket: trends of readings, the ends of logs, and changes."""
 
     trends: tuple[Trend, ...] = ()
     logs: tuple[LogTail, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

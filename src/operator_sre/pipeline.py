@@ -307,6 +307,7 @@ class Pipeline:
             observation_seq=entry.seq,
             trends=context.trends,
             logs=context.logs,
+            changes=context.changes,
             broken=check.broken(),
             comments=controls.comments(ticket),
         )

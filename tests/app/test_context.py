@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.run import Comment, LogTail, Trend
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Move, MoveKind
-from operator_sre.app.context import comments_of, context_of, log_tails, trends_of
+from operator_sre.app.context import changes_of, comments_of, context_of, log_tails, trends_of
 from tests.app.home import opened
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import ticket, violation
@@ -46,6 +47,45 @@ def test_what_moved_is_told_before_what_did_not_and_not_everything_is() -> None:
     found = trends_of(looks, ["node-1", "node-2"])
     assert len(found) == 40
     assert found[0].reading == "r099"
+
+
+SINCE = NOON + timedelta(seconds=15)
+
+
+def _changes(*looks: Observation) -> tuple[Change, ...]:
+    return changes_of(looks, ["node-1"], SINCE, lambda text: text.replace("hunter2", "[...]"))
+
+
+def test_a_setting_that_differs_since_the_failure_is_a_change() -> None:
+    looks = [
+        _look(0, version="1.0", setting_mode="revision", setting_quota=8),
+        _look(10, version="1.1", setting_mode="revision", setting_quota=8),
+        _look(20, version="1.1", setting_mode="none", setting_quota=8),
+        _look(30, version="1.1", setting_mode="none", setting_quota=9),
+    ]
+    mode, quota = _changes(*looks)
+    assert (mode.what, mode.before, mode.after) == ("setting_mode", "revision", "none")
+    assert (mode.at, mode.source, mode.by) == (looks[2].at, "observation", "")
+    assert (quota.before, quota.after, quota.at) == ("8", "9", looks[3].at)
+    described = describe_change(mode)
+    assert described.startswith(
+        "node-1: setting_mode changed from 'revision' to 'none', first seen"
+    )
+    assert " by ann," in describe_change(replace(mode, by="ann"))
+
+
+def test_what_fails_or_is_back_or_cannot_be_read_is_no_change() -> None:
+    well = _look(0, role="leader", last_error="", up=True, latency_ms=1)
+    ill = _look(20, role="follower", last_error="refused", up=False, latency_ms=9)
+    assert [change.what for change in _changes(well, ill)] == ["role"]
+    assert _changes(well, ill, _look(30, role="leader")) == ()
+    assert _changes(well, _look(20)) == ()
+    assert _changes(ill) == ()  # no look before the failure
+
+
+def test_a_changed_secret_is_not_shown() -> None:
+    (change,) = _changes(_look(0, setting_url="a"), _look(20, setting_url="http://u:hunter2@h"))
+    assert "hunter2" not in change.after
 
 
 def _target(name: str, log: object = "", **more: str) -> Target:

@@ -12,6 +12,7 @@ from pathlib import Path
 from operator_evals.app.generated import Tally, load_generated
 from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
 from operator_evals.database import PUBLISHED
+from operator_evals.generated.calibration import calibrate
 from operator_evals.score import Share
 
 __all__ = [
@@ -32,6 +33,7 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "evals.md")
 # A table stands between two such lines, the first of which says what it is made of.
 BLOCK = re.compile(r"(<!-- (\w+) of (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 OUTCOMES = re.compile(r"(<!-- generated faults -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+CALIBRATION = re.compile(r"(<!-- calibration -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 AGENT = "reasoner"
 
 
@@ -56,7 +58,26 @@ def filled(text: str) -> str:
         return f"{block[1]}\n{_TABLES[kind](known[name])}\n{block[5]}"
 
     text = OUTCOMES.sub(lambda block: f"{block[1]}\n{_generated()}\n{block[3]}", text)
+    text = CALIBRATION.sub(lambda block: f"{block[1]}\n{_calibration()}\n{block[3]}", text)
     return BLOCK.sub(made, text)
+
+
+def _calibration() -> str:
+    """The reliability of the diagnoses of all published generated faults."""
+    paths = sorted(GENERATED.glob(f"*{PUBLISHED}"))
+    sittings = [load_generated(path, path.stem, AGENT) for path in paths]
+    found = calibrate(judged.facts for sitting in sittings for judged in sitting.judged)
+    rows = [
+        (
+            f"{band.low * 100:.0f} to {band.high * 100:.0f} %",
+            *(str(band.right.of), f"{band.mean * 100:.0f} %"),
+            *(_percent(band.right), _interval(band.right)),
+        )
+        for band in found.bands
+    ]
+    head = ("probability", "diagnoses", "mean", "right component", "95 % interval")
+    scores = f"Brier score {found.brier:.3f}; {found.base:.3f} for a constant guess."
+    return f"{_table(head, rows)}\n{scores} {found.diagnoses} diagnoses.\n"
 
 
 def _generated() -> str:

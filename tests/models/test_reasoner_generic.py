@@ -27,12 +27,11 @@ from operator_sre.models.reasoner.outcomes import (
     KINDS_OF,
     OUTCOMES,
     SUFFERING,
-    TROUBLES,
     WORDS,
     chance,
-    meaning,
 )
 from operator_sre.models.reasoner.reasoner import rank_hypotheses
+from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 from operator_sre.plugins import find_plugin, plugin_names
 from tests.contract.samples import violation
 from tests.models.world import (

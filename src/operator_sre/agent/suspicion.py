@@ -378,6 +378,8 @@ def briefing_texts(briefing: Briefing) -> Texts:
         yield f"the name of a reading of {_short(trend.target)}", trend.reading
     for log in briefing.logs:
         yield f"the log of {_short(log.target)}", "\n".join(log.lines)
+    for change in briefing.changes:
+        yield f"a change of {_short(change.target)}", f"{change.before}\n{change.after}"
     for comment in briefing.comments:
         yield f"the comment of {_short(comment.by)}", comment.text
 

@@ -1,14 +1,15 @@
-"""What the last half hour was like around a ticket: trends of readings, and ends of logs."""
+"""The last half hour around a ticket: trends of readings, ends of logs, and changes."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.run import Comment, LogTail, Trend
@@ -20,7 +21,7 @@ from operator_sre.controls import Context
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["comments_of", "context_of", "log_tails", "trends_of"]
+__all__ = ["changes_of", "comments_of", "context_of", "log_tails", "trends_of"]
 
 WINDOW_S = 1800.0
 # Looks are sampled evenly over the window; of many targets fewer, so that it costs always the same.
@@ -28,6 +29,11 @@ LOOKS_MAX, LOOKS_MIN = 40, 4
 SEEN_MAX = 400
 TRENDS_MAX = 40
 LOGS_MAX = 3
+CHANGES_MAX = 10
+VALUE_CHARS_MAX = 200
+OBSERVED = "observation"
+# Texts that say how something fails, not how it is configured.
+_NOT_STATE = ("error", "problem", "detail", "reason")
 LINES_MAX = 50
 LINE_CHARS_MAX = 400
 TAIL_BYTES_MAX = 16_384
@@ -52,7 +58,12 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         needs = {need for name in broken for need in dependencies_of(name, known)}
         names = [*broken, *sorted(needs.difference(broken))]
         looks = _sample_looks(app.store.observations, app.clock, ticket.subject, len(known))
-        return Context(trends_of(looks, names), log_tails(known, names, redact[0]))
+        since = min((violation.since for violation in ticket.violations), default=ticket.opened_at)
+        return Context(
+            trends_of(looks, names),
+            log_tails(known, names, redact[0]),
+            changes_of(looks, names, since, redact[0]),
+        )
 
     return context
 
@@ -86,6 +97,47 @@ def trends_of(looks: Sequence[Observation], names: Sequence[str]) -> tuple[Trend
     place = {name: at for at, name in enumerate(names)}
     trends.sort(key=lambda trend: (trend.low == trend.high, place[trend.target], trend.reading))
     return tuple(trends[:TRENDS_MAX])
+
+
+def changes_of(
+    looks: Sequence[Observation],
+    names: Sequence[str],
+    since: datetime,
+    redact: Callable[[str], str],
+) -> tuple[Change, ...]:
+    """Which texts and settings read of these targets differ from the last look before the failure.
+
+    Only readings that both looks have are compared, so that a target that cannot be observed has
+    no changes. Each is dated by the first look that has the new value.
+    """
+    before = next((look for look in reversed(looks) if look.at < since and look.seen), None)
+    if before is None:
+        return ()
+    found: dict[tuple[str, str], tuple[str, str, datetime]] = {}
+    for look in (look for look in looks if look.at > before.at):
+        for name in names:
+            old, new = before.of(name).readings, look.of(name).readings
+            for reading in sorted(old.keys() & new.keys()):
+                was, now = old[reading], new[reading]
+                is_state = isinstance(was, str) or reading.startswith("setting_")
+                if not is_state or reading.endswith(_NOT_STATE):
+                    continue
+                key = name, reading
+                if was == now:
+                    found.pop(key, None)  # it is again as it was
+                elif key not in found or found[key][1] != str(now):
+                    found[key] = str(was), str(now), look.at
+    return tuple(
+        Change(
+            target=name,
+            what=reading,
+            before=redact(was)[:VALUE_CHARS_MAX],
+            after=redact(now)[:VALUE_CHARS_MAX],
+            at=at,
+            source=OBSERVED,
+        )
+        for (name, reading), (was, now, at) in list(found.items())[:CHANGES_MAX]
+    )
 
 
 def log_tails(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operator_protocols.domain.action import Action, Outcome
+from operator_protocols.domain.change import describe_change
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     Act,
@@ -252,6 +253,10 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         room = 5 * share // len(logs)
         newest = fence.newest(log.lines, room)
         parts.append(fence.block(f"log of {log.target}", newest, chars_max=room + 40))
+    if briefing.changes:
+        changes = "\n".join(map(describe_change, briefing.changes))
+        title = "changes since the last observation before the failure"
+        parts.append(fence.block(title, changes, seq=seq, chars_max=share))
     if briefing.comments:
         # The newest first, because a long text is cut at its end.
         comments = [

@@ -8,6 +8,7 @@ from datetime import datetime
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.budget import Budget, Spent
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.diagnosis import Diagnosis, RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
@@ -98,7 +99,8 @@ class Briefing:
 
     `health` is the health of the ticket's own violations in `observation`, and `broken` has the
     keys of all that is broken there. `trends` and `logs` are of the last half hour. `comments` are
-    the newest that people made, oldest first.
+    the newest that people made, oldest first. `changes` are the differences between the last
+    observation before the failure and the newest one.
     """
 
     ticket: Ticket
@@ -113,6 +115,7 @@ class Briefing:
     logs: tuple[LogTail, ...] = ()
     broken: frozenset[str] = frozenset()
     comments: tuple[Comment, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from operator_sre.models.reasoner.causes import NEEDS_OTHERS, UNEXPLAINED, VAGUE
 from operator_sre.models.reasoner.outcomes import HEALTHY, SUFFERING, WORDS, chance
 
 __all__ = [
+    "FAILED",
     "SURE",
     "Belief",
     "Suspect",
@@ -28,6 +29,7 @@ SURE = 0.9
 KNOWS_BETTER = 0.2
 KNOWS_BETTER_UNTOLD = 0.6
 TRIED = 0.02  # its remedy was applied, and the trouble stayed
+FAILED = 0.1  # its remedy could not be applied
 NOT_EXPLAINED = 0.05  # a violation that does not follow from the cause
 NAMED = 3.0  # one of the invariants that the cause names is broken
 NOT_NAMED = 0.1  # another invariant is broken as well
@@ -74,12 +76,12 @@ class Belief:
             }
         )
 
-    def without(self, tried: Iterable[tuple[str, str]]) -> Belief:
+    def without(self, tried: Iterable[tuple[str, str]], *, chance: float = TRIED) -> Belief:
         """The belief after the remedies of these (cause, target) pairs did not help."""
         known = set(tried)
         return normalise(
             {
-                suspect: weight * (TRIED if (suspect.cause.name, suspect.target) in known else 1)
+                suspect: weight * (chance if (suspect.cause.name, suspect.target) in known else 1)
                 for suspect, weight in self.weights.items()
             }
         )

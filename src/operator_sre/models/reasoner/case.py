@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
-from operator_protocols.domain.observation import Violation, key_of
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.observation import Trouble, Violation, key_of
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target
-from operator_sre.models.reasoner.belief import Belief, Symptoms, first_belief
-from operator_sre.models.reasoner.causes import GENERIC, VAGUE
-from operator_sre.models.reasoner.outcomes import TROUBLES, WORDS, meaning
-from operator_sre.models.reasoner.probes import PROBES, Probe
+from operator_sre.models.reasoner.belief import (
+    FAILED,
+    Belief,
+    Suspect,
+    Symptoms,
+    first_belief,
+    normalise,
+)
+from operator_sre.models.reasoner.causes import DEAD, GENERIC, LIKE, NEEDS_FAILURE, VAGUE
+from operator_sre.models.reasoner.logs import read_log
+from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
+from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
+from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
 __all__ = ["Case", "Reading", "case_from"]
+
+OUTPUT_CHARS_MAX = 500
+STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +46,8 @@ class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
     `before` is the belief before the last reading. `patient` are the causes and targets for which
-    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve.
+    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
+    and `outputs` is what they printed, read like a log.
     """
 
     briefing: Briefing
@@ -44,6 +58,7 @@ class Case:
     before: Belief | None = None
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
+    outputs: tuple[Reading, ...] = ()
 
     @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
@@ -73,6 +88,7 @@ def case_from(ask: Ask) -> Case:
     blamed: list[tuple[str, str]] = []
     failed: list[tuple[str, Act]] = []
     complaints: dict[tuple[str, str], None] = {}
+    outputs: list[Reading] = []
     suspect: tuple[str, str] | None = None
     for at, step in enumerate(ask.steps):
         want, result = step.want, step.result
@@ -90,23 +106,27 @@ def case_from(ask: Ask) -> Case:
             if isinstance(result, Result) and outcome is Outcome.RAN and not result.ok:
                 failed.append((suspect[0] if suspect is not None else "", want))
                 # The reason in the output of the failed remedy.
-                if word := meaning(f"{result.stderr}\n{result.stdout}"):
+                printed = f"{result.stderr}\n{result.stdout}".strip()
+                if word := meaning(printed):
                     complaints[word, want.action.target] = None
+                if printed:
+                    outputs.append(_read_output(want, printed, step.seq))
     readings = tuple(
-        reading for step in ask.steps[over:] if (reading := _read_step(step)) is not None
+        reading for step in ask.steps[over:] if (reading := _read_step(briefing, step)) is not None
     )
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
-    # The causes of the subject, and the generic ones that it does not redefine.
-    own = {cause.name for cause in briefing.causes}
-    own |= VAGUE if own else frozenset()
-    causes = (*(cause for cause in GENERIC if cause.name not in own), *briefing.causes)
     symptoms = _find_symptoms(briefing, violations)
     targets = [violation.target for violation in violations]
+    causes = _list_causes(briefing)
     belief = first_belief(targets, briefing.targets, causes, symptoms).without(blamed)
+    belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
         belief = belief.after(WORDS, target, word)
+    for output in outputs:
+        if output.outcome in DECISIVE:
+            belief = belief.after(output.probe, output.target, output.outcome)
     before = None
     for reading in readings:
         before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
@@ -119,7 +139,57 @@ def case_from(ask: Ask) -> Case:
         before=before,
         patient=frozenset(blamed),
         failed=tuple(failed),
+        outputs=tuple(outputs),
     )
+
+
+def _list_causes(briefing: Briefing) -> list[Cause]:
+    """The causes of the subject, and the generic ones that it does not redefine."""
+    hidden = {cause.name for cause in briefing.causes}
+    hidden |= VAGUE if hidden else frozenset()
+    causes: list[Cause] = []
+    for cause in GENERIC:
+        if cause.name in hidden:
+            continue
+        models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
+        causes += [
+            replace(cause, kinds=each.kinds, breaks=each.breaks, shows=each.shows)
+            for each in models
+        ] or [cause]
+    return [*causes, *briefing.causes]
+
+
+def _learn_from_failures(
+    belief: Belief,
+    briefing: Briefing,
+    failed: Sequence[tuple[str, Act]],
+    blamed: Sequence[tuple[str, str]],
+) -> Belief:
+    """A cause whose remedies have all failed is improbable, and causes of failed starts appear."""
+    given = {spec.name for spec in briefing.tools}
+    tools: dict[tuple[str, str], set[str]] = {}
+    for cause, act in failed:
+        tools.setdefault((cause, act.action.target), set()).add(act.action.tool)
+    starts = {target for cause, target in (*tools, *blamed) if cause == DEAD}
+    spent: list[tuple[str, str]] = []
+    possible: dict[Suspect, float] = {}
+    for suspect, weight in belief.weights.items():
+        here = suspect.cause.name, suspect.target
+        if suspect.cause.name in NEEDS_FAILURE and suspect.target not in starts:
+            continue
+        possible[suspect] = weight * (STARTS_FAILED if suspect.cause.name in NEEDS_FAILURE else 1.0)
+        left = {remedy.tool for remedy in suspect.cause.remedies} & given
+        if here in tools and left <= tools[here]:
+            spent.append(here)
+    return normalise(possible).without(spent, chance=FAILED)
+
+
+def _read_output(act: Act, printed: str, seq: int | None) -> Reading:
+    """What a failed action printed, as evidence."""
+    outcome, _ = read_log(printed)
+    text = " / ".join(line.strip() for line in printed.splitlines() if line.strip())
+    sentence = f"{act.action.tool} failed: {text[:OUTPUT_CHARS_MAX]}"
+    return Reading("log", act.action.target, outcome, sentence, seq)
 
 
 def _find_symptoms(briefing: Briefing, violations: Sequence[Violation]) -> Symptoms:
@@ -164,11 +234,26 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
     return list((telling or words).items())
 
 
-def _read_step(step: Step) -> Reading | None:
+def _read_step(briefing: Briefing, step: Step) -> Reading | None:
     if not isinstance(step.want, Act) or not isinstance(step.result, Result):
         return None
+    action = step.want.action
     for probe in PROBES:
-        if probe.mine(step.want.action):
-            outcome, sentence = probe.read(step.result)
-            return Reading(probe.name, step.want.action.target, outcome, sentence, step.seq)
+        if probe.mine(action):
+            outcome, sentence = probe.read(step.result, _set_scene(briefing, action.target))
+            return Reading(probe.name, action.target, outcome, sentence, step.seq)
     return None
+
+
+def _set_scene(briefing: Briefing, name: str) -> Scene:
+    """What the ticket and its observation tell of a target."""
+    ticket = briefing.ticket
+    port = next((target.port for target in briefing.targets if target.name == name), None)
+    troubles = {violation.trouble for violation in ticket.violations if violation.target == name}
+    seen = [seen for seen in briefing.observation.seen if seen.target == name]
+    texts = [each.problem for each in seen]
+    texts += [violation.detail for violation in ticket.violations if violation.target == name]
+    refused = Trouble.REFUSED in {*troubles, *(each.trouble for each in seen)}
+    refused = refused or any(meaning(text) == "refused" for text in texts)
+    since = min((violation.since for violation in ticket.violations), default=ticket.opened_at)
+    return Scene(port, refused, since)

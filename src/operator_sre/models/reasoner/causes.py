@@ -6,9 +6,25 @@ from collections.abc import Mapping
 
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.outcomes import HEALTHY, ISOLATED_SHARE, OUTCOMES, WORDS
+from operator_sre.models.reasoner.outcomes import (
+    DECISIVE,
+    DECISIVE_SHARE,
+    HEALTHY,
+    ISOLATED_SHARE,
+    OUTCOMES,
+    WORDS,
+)
 
-__all__ = ["GENERIC", "NEEDS_OTHERS", "PATIENCE", "UNEXPLAINED", "VAGUE"]
+__all__ = [
+    "DEAD",
+    "GENERIC",
+    "LIKE",
+    "NEEDS_FAILURE",
+    "NEEDS_OTHERS",
+    "PATIENCE",
+    "UNEXPLAINED",
+    "VAGUE",
+]
 
 Table = Mapping[str, float]
 
@@ -18,11 +34,30 @@ PATIENCE = "wait"
 NEEDS_OTHERS = frozenset({"dependency_unreachable"})
 # Vague causes: used only for subjects without causes of their own.
 VAGUE = frozenset({"wrong_answer"})
+DEAD = "process_dead"
+# Causes that show only after a start did not help.
+NEEDS_FAILURE = frozenset({"start_fails"})
+# A subject that describes the cause on the right describes by it where the left one can be, and
+# what that breaks and shows.
+LIKE: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("configuration_rejected", "data_unusable", "data_missing", "files_denied"),
+            *("limit_reached", "lock_file_left", "removed_from_cluster", "start_fails"),
+        ),
+        DEAD,
+    ),
+    **dict.fromkeys(
+        ("listens_elsewhere", "credential_refused", "certificate_rejected"), "process_hung"
+    ),
+}
 
 
 def _table(probe: str, chances: Table) -> Table:
     """A complete table: outcomes that are not named share the remaining probability."""
-    named = {"isolated": ISOLATED_SHARE, **chances} if probe == "process" else chances
+    usual: Table = {"isolated": ISOLATED_SHARE} if probe == "process" else {}
+    usual = dict.fromkeys(DECISIVE, DECISIVE_SHARE) if probe == "log" else usual
+    named = {**usual, **chances}
     rest = [outcome for outcome in OUTCOMES[probe] if outcome not in named]
     left = 1.0 - sum(named.values())
     return {**named, **{outcome: left / len(rest) for outcome in rest}}
@@ -37,6 +72,29 @@ _GONE: Table = {"dead": 0.96, "unknown": 0.02}
 _ANSWERS: Table = {"answers": 0.85, "closed": 0.11}
 _MUTE: Table = {"silent": 0.75, "closed": 0.17, "refused": 0.03, "answers": 0.04}
 _TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
+PREVENTED = 0.005
+_FELL: Table = {"dead": 0.96, "unknown": 0.02, "starting": 0.012}
+_REFUSES: Table = {"refused": 0.97, "answers": 0.004, "closed": 0.004, "silent": 0.012}
+
+
+def _prevent_start(name: str, sentence: str, reason: str) -> Cause:
+    """Prevents a start, for a reason that the log names. Only people know what to do about it.
+
+    It is improbable until the log names the reason, and explains little when the log does not.
+    """
+    return Cause(
+        name=name,
+        sentence=sentence,
+        prior=PREVENTED,
+        predicts=_predicts(
+            process=_FELL,
+            port=_REFUSES,
+            sockets={"deaf": 0.95, "unknown": 0.04},
+            limits={"unknown": 0.97},
+            log={reason: 0.9, "errors": 0.03, "quiet": 0.02, "ended": 0.02, "unknown": 0.02},
+        ),
+    )
+
 
 _RESTART = Remedy(
     tool="restart_node",
@@ -138,6 +196,75 @@ GENERIC: tuple[Cause, ...] = (
             words={"address": 0.2, "nothing": 0.3, "silence": 0.2, "refused": 0.1},
         ),
     ),
+    _prevent_start(
+        "configuration_rejected", "its configuration is rejected, so it cannot start", "config"
+    ),
+    _prevent_start("data_unusable", "the data on its disk is damaged", "corrupt"),
+    _prevent_start("data_missing", "a file or data that it needs to start is missing", "missing"),
+    _prevent_start("files_denied", "it may not use a file that it needs", "denied"),
+    _prevent_start("limit_reached", "it has reached a limit of processes or of file size", "limit"),
+    _prevent_start(
+        "lock_file_left",
+        "a lock or PID file says that it already runs, so it cannot start",
+        "lock_file",
+    ),
+    _prevent_start(
+        "removed_from_cluster", "the other members have removed it from the cluster", "removed"
+    ),
+    Cause(
+        name="start_fails",
+        sentence="it does not stay up: it exits again after every start",
+        prior=PREVENTED,
+        predicts=_predicts(
+            process=_FELL,
+            port=_REFUSES,
+            sockets={"deaf": 0.95, "unknown": 0.04},
+            limits={"unknown": 0.97},
+            log={"errors": 0.4, "quiet": 0.25, "ended": 0.25, "unknown": 0.05},
+        ),
+    ),
+    Cause(  # only people know which of the two ports is right
+        name="listens_elsewhere",
+        sentence="it listens on another port than its clients use",
+        prior=0.06,
+        predicts=_predicts(
+            process=_RUNS,
+            port={"refused": 0.95, "silent": 0.03},
+            sockets={"elsewhere": 0.97},
+            limits={"room": 0.94, "unknown": 0.05},
+            log=_TALKS,
+        ),
+    ),
+    Cause(
+        name="certificate_rejected",
+        sentence="a certificate is rejected: it has expired, or is for another name or authority",
+        prior=0.01,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            log={"tls": 0.7, "errors": 0.15, "quiet": 0.1},
+            words={"credential": 0.5, "nothing": 0.3, "refused": 0.05, "silence": 0.05},
+        ),
+    ),
+    Cause(
+        name="name_not_resolved",
+        sentence="it cannot resolve the name of a host that it needs",
+        prior=0.01,
+        predicts=_predicts(
+            process={"alive": 0.6, "dead": 0.35, "starting": 0.03},
+            port={"answers": 0.6, "refused": 0.35, "closed": 0.03},
+            log={"name": 0.85, "errors": 0.06, "quiet": 0.04},
+            words={"dependency": 0.4, "nothing": 0.4, "refused": 0.1},
+        ),
+    ),
+    Cause(
+        name="clock_off",
+        sentence="its clock differs from that of the others",
+        prior=0.01,
+        predicts=_predicts(
+            process=_RUNS, port=_ANSWERS, log={"clock": 0.7, "errors": 0.1, "quiet": 0.15}
+        ),
+    ),
     Cause(  # the network cannot be repaired from inside the system
         name="cut_off",
         sentence="it runs but cannot be reached at its address",
@@ -229,7 +356,7 @@ GENERIC: tuple[Cause, ...] = (
         predicts=_predicts(
             process=_RUNS,
             port={"answers": 0.5, "silent": 0.35, "closed": 0.08, "refused": 0.05},
-            sockets={"waiting": 0.8, "listening": 0.17},
+            sockets={"waiting": 0.55, "listening": 0.42},
             log=_TALKS,
             words={"overload": 0.75, "slow": 0.12, "nothing": 0.05},
         ),
@@ -301,7 +428,16 @@ UNEXPLAINED = Cause(
         **{probe: _table(probe, {"unknown": 0.1}) for probe in HEALTHY if probe != WORDS},
         "process": _table("process", {"alive": 0.8, "dead": 0.05, "stopped": 0.05}),
         "port": _table("port", {"answers": 0.7, "silent": 0.1, "refused": 0.1}),
-        "log": _table("log", {"quiet": 0.4, "errors": 0.35, "ended": 0.1, "unknown": 0.08}),
+        "log": _table(
+            "log",
+            {
+                "quiet": 0.35,
+                "errors": 0.3,
+                "ended": 0.1,
+                "unknown": 0.08,
+                **dict.fromkeys(DECISIVE, 0.01),
+            },
+        ),
         "sockets": _table("sockets", {"listening": 0.6, "waiting": 0.2}),
         "limits": _table("limits", {"room": 0.85, "unknown": 0.1}),
         "disk": _table("disk", {"room": 0.9, "unknown": 0.07}),

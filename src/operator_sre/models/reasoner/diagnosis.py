@@ -20,18 +20,23 @@ from operator_protocols.domain.precondition import Unmet, find_unmet
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.belief import SURE, Suspect, likelihood
+from operator_sre.models.reasoner.belief import SURE, Suspect
 from operator_sre.models.reasoner.case import Case
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED, VAGUE
+from operator_sre.models.reasoner.evidence import (
+    order_evidence,
+    quote_reason,
+    report_unidentified,
+    weigh_readings,
+)
 
 __all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "find_unmet_of", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
-RULED_OUT_MAX = 4
 _BLANK = re.compile(r"\{(\w+)\}")
 SCRIPT = "execute_script"
 POSSIBLE = 0.1  # candidates from this probability on are named in an uncertain diagnosis
-TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
+EVEN = 0.5
 
 
 def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
@@ -39,6 +44,9 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
     ranked = case.belief.rank()
     leader, confidence = ranked[0]
     ticket, seq = case.briefing.ticket, case.briefing.observation_seq
+    # Below even odds no cause is called the cause, unless one remedy serves all likely ones.
+    known = leader.cause is not UNEXPLAINED
+    identified = known and (confidence >= EVEN or remedy is not None)
     rivals = [suspect for suspect, _ in ranked[1:] if suspect.cause is not UNEXPLAINED]
     broken = sorted(ticket.violations, key=lambda violation: violation.since)
     options = [
@@ -47,9 +55,9 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
     ]
     leave = Option("escalate", Risk.LOW, True, "it stays broken until someone repairs it")
     return Diagnosis(
-        cause=leader.cause.name,
+        cause=leader.cause.name if identified else UNEXPLAINED.name,
         target=leader.target,
-        summary=_summarise(case),
+        summary=_summarise(case) if identified else report_unidentified(case),
         severity=ticket.severity,
         confidence=round(confidence, 4),
         timeline=tuple(
@@ -61,16 +69,7 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
             for violation in broken
         ),
         affected=tuple(dict.fromkeys(violation.target for violation in ticket.violations)),
-        evidence=(
-            *(
-                Evidence(f"{violation.target}: {violation.detail}", seq)
-                for violation in ticket.violations
-            ),
-            *(
-                Evidence(f"{reading.target}: {reading.sentence}", reading.seq)
-                for reading in case.readings
-            ),
-        ),
+        evidence=order_evidence(case, leader),
         hypotheses=tuple(
             Hypothesis(suspect.cause.name, suspect.target, round(weight, 4))
             for suspect, weight in ranked[:6]
@@ -201,17 +200,8 @@ def _fill_blanks(value: Argument, readings: Mapping[str, Value]) -> Argument:
 
 def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
     """The evidence for and against a suspect, and why the leader explains more."""
-    supporting, against = [], []
-    for reading in case.readings:
-        chances = [
-            likelihood(each, reading.probe, reading.target, reading.outcome)
-            for each in (suspect, leader)
-        ]
-        ratio = chances[0] / max(chances[1], 1e-9)
-        if ratio >= TELLING:
-            supporting.append(f"{reading.target}: {reading.sentence}")
-        elif ratio <= 1 / TELLING:
-            against.append(f"{reading.target}: {reading.sentence}")
+    weighing = weigh_readings(case, suspect, leader)
+    against = weighing.against
     if not against:
         why = "the chosen cause explains more of the evidence"
     elif suspect.target == leader.target:
@@ -221,8 +211,8 @@ def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
     return Alternative(
         cause=suspect.cause.name,
         target=suspect.target,
-        supporting=tuple(supporting),
-        against=tuple(against),
+        supporting=weighing.supporting,
+        against=against,
         why_rejected=why,
     )
 
@@ -231,8 +221,7 @@ def _summarise(case: Case) -> str:
     ranked = case.belief.rank()
     leader, chance = ranked[0]
     headline = f"{leader.target}: {leader.cause.sentence}"
-    if leader.cause is UNEXPLAINED:
-        return _report_unexplained(case, leader)
+    reason = quote_reason(case, leader.target)
     if chance >= SURE:
         targets = case.briefing.targets
         names = [
@@ -242,36 +231,15 @@ def _summarise(case: Case) -> str:
         ]
         joined = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
         verb = "depends" if len(names) == 1 else "depend"
-        return f"{headline}. {joined} {verb} on it." if names else f"{headline}."
+        rest = f" {joined} {verb} on it." if names else ""
+        return f"{headline}.{reason}{rest}"
     others = [
         f"{suspect.target}: {suspect.cause.sentence} ({weight:.0%})"
         for suspect, weight in ranked[1:]
         if weight >= POSSIBLE and suspect.cause is not UNEXPLAINED
     ]
     rest = f" Other candidates: {'; '.join(others[:ALTERNATIVES_MAX])}." if others else ""
-    return f"{headline} (most likely, {chance:.0%}).{rest}"
-
-
-def _report_unexplained(case: Case, leader: Suspect) -> str:
-    """What an engineer needs where the reasoner gives up: what is excluded, and what to run."""
-    ruled_out: dict[str, str] = {}
-    for suspect, _ in reversed(case.belief.rank()):
-        for reading in case.readings if suspect.target == leader.target else ():
-            chances = [
-                likelihood(each, reading.probe, reading.target, reading.outcome)
-                for each in (suspect, leader)
-            ]
-            if chances[0] * TELLING <= chances[1]:
-                ruled_out.setdefault(suspect.cause.name, reading.sentence)
-    excluded = "; ".join(
-        f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
-    )
-    excluded = f" Ruled out: {excluded}." if excluded else ""
-    show = f"operator tickets show {case.briefing.ticket.id}"
-    return (
-        f"{leader.target}: cause not identified.{excluded} Next: run `{show}` for the evidence,"
-        f" and check the log of {leader.target}."
-    )
+    return f"{headline} (most likely, {chance:.0%}).{reason}{rest}"
 
 
 def _explain_choice(case: Case, leader: Suspect, chance: float, remedy: Remedy | None) -> str:

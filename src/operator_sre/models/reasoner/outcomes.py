@@ -1,57 +1,35 @@
-"""The outcomes of probes, how probable they are at a healthy target, and what words mean."""
+"""The outcomes of probes, and how probable they are at a healthy target."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from operator_sre.models.reasoner.symptoms import REASONS, TROUBLES
+
 __all__ = [
+    "DECISIVE",
+    "DECISIVE_SHARE",
     "HEALTHY",
     "ISOLATED_SHARE",
     "KINDS_OF",
     "OUTCOMES",
     "SUFFERING",
-    "TROUBLES",
     "WORDS",
     "chance",
-    "meaning",
 ]
 
 # The text of the violations: it costs no probe.
 WORDS = "words"
 
-# Which trouble a text names, the most specific first. The texts are those of other systems: log
-# lines, the output of commands, alerts. Findings of subjects state their trouble as data.
-TROUBLES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        # Only in tickets that were stored before findings stated their trouble.
-        "unconfirmed": r"own (look|checks?|observations?) finds? nothing wrong",
-        "no_space": r"no space left|disk (is )?(nearly |almost )?full|\bENOSPC\b|write to its disk"
-        r"|quota exceeded|disk[_ ](full|space)",
-        "files": r"too many open files|\bEMFILE\b|\bENFILE\b|file descriptors?\b",
-        "memory": r"out of memory|cannot allocate|\bOOM\b|\bENOMEM\b|memory limit",
-        "address": r"address already in use|\bEADDRINUSE\b|port (is )?(already )?(taken|in use)",
-        "credential": r"wrong ?pass|no ?auth\b|password|unauthori[sz]ed|authenticat|forbidden"
-        r"|permission denied|credential|access denied|certificate",
-        "quorum": r"quorum|majority|no leader",
-        "drift": r"drift|differs?\b|configur|mismatch|settings?\b",
-        "overload": r"overload|saturat|too many (requests|connections)|queue (is )?full|throttl",
-        "log": r"\blog\b|\blog_|logs\b",
-        "slow": r"latency|slow|\btake up to\b|\blate\b",
-        "dependency": r"(cannot|could not|failed to|unable to) (reach|connect)|unreachable"
-        r"|connection to \S+ (failed|lost|refused)|upstream|\bis lost\b",
-        "refused": r"refused|connection reset",
-        "silence": r"in time|timed? ?out|does not answer|no answer",
-    }.items()
-}
+# What a log may name with some causes; other reasons are hardly ever named wrongly.
 _IN_A_LOG = ("no_space", "files", "memory", "address", "credential", "dependency")
+DECISIVE = tuple(reason for reason in REASONS if reason not in _IN_A_LOG)
 
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "process": ("alive", "starting", "isolated", "dead", "stopped", "unknown"),
     "port": ("answers", "silent", "refused", "closed", "unknown"),
-    "log": ("quiet", "errors", *_IN_A_LOG, "ended", "unknown"),
-    "sockets": ("listening", "waiting", "deaf", "unknown"),
+    "log": ("quiet", "errors", *REASONS, "ended", "unknown"),
+    "sockets": ("listening", "elsewhere", "waiting", "deaf", "unknown"),
     "limits": ("room", "files", "memory", "unknown"),
     "disk": ("room", "full", "unknown"),
     WORDS: ("nothing", *TROUBLES),
@@ -59,9 +37,11 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
 # Outcomes that are special cases of another: a table without them means the general outcome.
 KINDS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "process": {"alive": ("starting", "isolated")},
-    "log": {"errors": _IN_A_LOG},
+    "log": {"errors": REASONS},
 }
 KIND_SHARE = 0.05
+# A log hardly names such a reason when another one is true.
+DECISIVE_SHARE = 0.0004
 # A container without a network was disconnected on purpose: rare unless a cause predicts it.
 ISOLATED_SHARE = 0.0001
 RARE = 0.01
@@ -76,13 +56,20 @@ HEALTHY: Mapping[str, Mapping[str, float]] = {
     },
     "port": {"answers": 0.90, "silent": 0.01, "refused": 0.01, "closed": 0.07, "unknown": 0.01},
     "log": {
-        "quiet": 0.70,
+        "quiet": 0.70 - DECISIVE_SHARE * len(DECISIVE),
         "errors": 0.09,
         **dict.fromkeys(_IN_A_LOG, 0.01),
+        **dict.fromkeys(DECISIVE, DECISIVE_SHARE),
         "ended": 0.10,
         "unknown": 0.05,
     },
-    "sockets": {"listening": 0.88, "waiting": 0.07, "deaf": 0.02, "unknown": 0.03},
+    "sockets": {
+        "listening": 0.87,
+        "elsewhere": 0.01,
+        "waiting": 0.07,
+        "deaf": 0.02,
+        "unknown": 0.03,
+    },
     "limits": {"room": 0.94, "files": 0.005, "memory": 0.005, "unknown": 0.05},
     "disk": {"room": 0.96, "full": 0.01, "unknown": 0.03},
     WORDS: {
@@ -101,12 +88,13 @@ HEALTHY: Mapping[str, Mapping[str, float]] = {
 # The same at a healthy target whose dependency is broken.
 SUFFERING: Mapping[str, Mapping[str, float]] = {
     "log": {
-        "quiet": 0.35,
+        "quiet": 0.35 - DECISIVE_SHARE * len(DECISIVE),
         "dependency": 0.3,
         "errors": 0.2,
         "ended": 0.05,
         "unknown": 0.05,
         **dict.fromkeys(("no_space", "files", "memory", "address", "credential"), 0.01),
+        **dict.fromkeys(DECISIVE, DECISIVE_SHARE),
     },
 }
 
@@ -120,13 +108,11 @@ def chance(table: Mapping[str, float], probe: str, outcome: str) -> float:
             return table[parent] * _share(outcome)
         if outcome == parent:
             return table[parent] * (1.0 - sum(_share(kind) for kind in kinds))
-    return table.get(outcome, RARE)
+    rare = DECISIVE_SHARE if probe == "log" and outcome in DECISIVE else RARE
+    return table.get(outcome, rare)
 
 
 def _share(kind: str) -> float:
-    return ISOLATED_SHARE if kind == "isolated" else KIND_SHARE
-
-
-def meaning(text: str, *, among: tuple[str, ...] = tuple(TROUBLES)) -> str:
-    """Which trouble a text names, or ""."""
-    return next((name for name in among if TROUBLES[name].search(text)), "")
+    if kind == "isolated":
+        return ISOLATED_SHARE
+    return DECISIVE_SHARE if kind in DECISIVE else KIND_SHARE

@@ -5,23 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.target import Target
 from operator_protocols.kit.units import format_bytes
-from operator_sre.models.reasoner.outcomes import KINDS_OF, meaning
+from operator_sre.models.reasoner.logs import LINES_READ, read_log
 
-__all__ = ["PROBES", "Probe"]
+__all__ = ["PROBES", "Probe", "Scene"]
 
-_ERRORS = re.compile(r"\b(error|fatal|panic|exception|traceback|refused|out of memory)\b", re.I)
-_ENDED = re.compile(
-    r"\b(shutting down|shutdown|stopped|exiting|bye|terminated(?! with success))\b", re.I
-)
-# The stack trace of a crash: many lines that do not name the reason.
-_FRAME = re.compile(r"\s|goroutine \d|created by |[\w.*/()-]+\(.*\)$|runtime stack:|\[signal |$")
-_STARTED = re.compile(r"\b(started|starting|serving|listening|ready|accepting)\b", re.I)
-LAST_LINES = 5
 # A process that is younger than this may not be ready yet.
 YOUNG_S = 10
 # A limit counts as reached from this share on.
@@ -31,6 +25,21 @@ PORTS_MAX = 5
 # The process in a container is not visible here, so its engine is asked instead.
 _DOCKER = "docker://"
 _INSPECT, _NO_CONTAINER = "docker_inspect", "No such container"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is known of a target that a probe asked, from the observation and the ticket.
+
+    `refused` means that its `port` refuses connections. `since` is when it began to fail.
+    """
+
+    port: int | None = None
+    refused: bool = False
+    since: datetime | None = None
+
+
+NOTHING_KNOWN = Scene()
 
 
 class Probe(Protocol):
@@ -59,7 +68,7 @@ class Probe(Protocol):
         """Whether an action belongs to this probe."""
         ...
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """The outcome, and a sentence of evidence."""
         ...
 
@@ -87,7 +96,7 @@ class ProcessProbe:
         own = re.match(r"ps -o |cat /proc/\d+/stat\Z", action.command)
         return action.tool == _INSPECT or (action.tool == SHELL and own is not None)
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """The state by `ps`, /proc or the container engine."""
         if result.outcome is not Outcome.RAN:
             return "unknown", "the process could not be checked"
@@ -136,7 +145,7 @@ class PortProbe:
         """By the tool."""
         return action.tool == "check_port"
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """The state that the tool names."""
         state = str(result.data.get("port", "unknown")) if result.ok else "unknown"
         return state, result.stdout or "the port could not be checked"
@@ -145,37 +154,24 @@ class PortProbe:
 class LogProbe:
     """The last lines of a target's log."""
 
-    name, question, cost = "log", "what do the last log lines show?", 1.0
+    name, question, cost = "log", "what does the log show since the failure?", 1.0
 
     def ask(self, target: Target) -> Action | None:
         """The end of its log."""
         if not target.log:
             return None
-        command = f"tail -n 20 {shlex.quote(target.log)}"
+        command = f"tail -n {LINES_READ} {shlex.quote(target.log)}"
         return _shell(target, command, f"Read the last log lines of {target.name}.")
 
     def mine(self, action: Action) -> bool:
         """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("tail -n")
 
-    def read(self, result: Result) -> tuple[str, str]:
-        """The trouble that the last lines name, since the last start."""
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
+        """The reason that the lines since the failure name."""
         if not result.ok:
             return "unknown", "the log could not be read"
-        every = result.stdout.splitlines()
-        lines = ([line for line in every if not _FRAME.match(line)] or every)[-LAST_LINES:]
-        # Lines before the last start are about an earlier process, if that one exited.
-        starts = [at for at, line in enumerate(lines) if _STARTED.search(line)]
-        if starts and any(_ENDED.search(line) for line in lines[: starts[-1]]):
-            lines = lines[starts[-1] :]
-        for line in reversed(lines):
-            if trouble := meaning(line, among=KINDS_OF["log"]["errors"]):
-                return trouble, f"the log shows {line.strip()[:160]!r}"
-        for state, pattern in (("ended", _ENDED), ("errors", _ERRORS)):
-            telling = [line for line in lines if pattern.search(line)]
-            if telling:
-                return state, f"the log shows {telling[-1].strip()[:160]!r}"
-        return "quiet", "the last log lines show no error"
+        return read_log(result.stdout, scene.since)
 
 
 class SocketsProbe:
@@ -195,7 +191,7 @@ class SocketsProbe:
         """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("ss -Htanp")
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """The ports it listens on, and the connections that wait."""
         if result.outcome is not Outcome.RAN or result.exit_code not in (0, 1):
             return "unknown", "the sockets could not be listed"
@@ -203,13 +199,15 @@ class SocketsProbe:
         rows = [row for row in rows if len(row) >= 5 and row[1].isdigit()]
         if (result.exit_code == 0) != bool(rows) or result.stderr:
             return "unknown", "the list of sockets could not be parsed"
-        ports = [row[3].rpartition(":")[2] for row in rows if row[0] == "LISTEN"][:PORTS_MAX]
+        ports = [row[3].rpartition(":")[2] for row in rows if row[0] == "LISTEN"]
         if not ports:
             return "deaf", "the process listens on no port"
         queued = sum(int(row[1]) for row in rows if row[0] == "LISTEN")
         unread = sum(row[0] != "LISTEN" and int(row[1]) > 0 for row in rows)
         left = sum(row[0] == "CLOSE-WAIT" for row in rows)
-        where = f"the process listens on {', '.join(ports)}"
+        where = f"the process listens on {', '.join(ports[:PORTS_MAX])}"
+        if scene.refused and scene.port is not None and str(scene.port) not in ports:
+            return "elsewhere", f"{where}, but not on {scene.port}, which its clients use"
         if queued or unread or left:
             waiting = f"{queued} connections wait to be accepted, {unread} to be read"
             return "waiting", f"{where}; {waiting}, {left} were given up"
@@ -235,7 +233,7 @@ class LimitsProbe:
         own = re.match(r"cat /proc/\d+/limits ", action.command)
         return action.tool == SHELL and own is not None
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """Usage compared with the limits."""
         text = result.stdout if result.outcome is Outcome.RAN else ""
         files_max, bytes_max, held_kb, files = (
@@ -273,7 +271,7 @@ class DiskProbe:
         """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("df -Pk")
 
-    def read(self, result: Result) -> tuple[str, str]:
+    def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """How full it is."""
         match = re.search(r"\s(\d+)\s+(\d+)\s+(-?\d+)\s+(\d{1,3})%\s", result.stdout)
         if not result.ok or match is None:

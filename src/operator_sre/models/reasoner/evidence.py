@@ -1,0 +1,156 @@
+"""What speaks for a diagnosis, the decisive first, and what to check next. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from operator_protocols.domain.change import describe_change
+from operator_protocols.domain.diagnosis import Evidence
+from operator_sre.models.reasoner.belief import Suspect, likelihood
+from operator_sre.models.reasoner.case import Case, Reading
+from operator_sre.models.reasoner.causes import UNEXPLAINED
+from operator_sre.models.reasoner.logs import LINES_READ
+from operator_sre.models.reasoner.outcomes import HEALTHY
+from operator_sre.models.reasoner.symptoms import REASONS
+
+__all__ = ["Weighing", "order_evidence", "quote_reason", "report_unidentified", "weigh_readings"]
+
+CANDIDATES_MAX = 3
+RULED_OUT_MAX = 4
+CHECKS_MAX = 3
+HEADLINE_CHARS_MAX = 260
+POSSIBLE = 0.05  # candidates from this probability on are listed where no cause is identified
+# An outcome that a healthy target shows so seldom is evidence of a failure.
+ABNORMAL = 0.05
+PRINTED = 0.005  # what a failed action printed is always telling
+TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """The readings that speak for one suspect and against it, compared with another."""
+
+    supporting: tuple[str, ...]
+    against: tuple[str, ...]
+
+
+def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
+    """All that was observed: the most telling reading and finding first, then the rest."""
+    seq = case.briefing.observation_seq
+    violations = sorted(
+        case.briefing.ticket.violations, key=lambda violation: violation.target != leader.target
+    )
+    findings = [Evidence(f"{each.target}: {each.detail}", seq) for each in violations]
+    ranked = sorted(
+        (_rate(reading, leader, is_printed=printed), at, reading)
+        for printed, readings in ((True, case.outputs), (False, case.readings))
+        for at, reading in enumerate(readings)
+    )
+    telling = [_cite(reading) for (_, rarity), _, reading in ranked if rarity <= ABNORMAL]
+    rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
+    changes = [Evidence(describe_change(change), seq) for change in case.briefing.changes]
+    here = [
+        described
+        for change, described in zip(case.briefing.changes, changes, strict=True)
+        if change.target == leader.target
+    ]
+    first = [*telling[:1], *findings[:1], *here[:1], *telling[1:2]]
+    return tuple(dict.fromkeys((*first, *findings, *changes, *telling, *rest)))
+
+
+def quote_reason(case: Case, target: str) -> str:
+    """The reason that a log or a failed action at the target names, as a sentence; "" for none."""
+    named = [
+        reading
+        for reading in (*case.readings, *case.outputs)
+        if reading.target == target and reading.probe == "log" and reading.outcome in REASONS
+    ]
+    named = named or [output for output in case.outputs if output.target == target]
+    if not named:
+        return ""
+    sentence = named[0].sentence.rstrip(".")
+    if len(sentence) > HEADLINE_CHARS_MAX:
+        sentence = f"{sentence[:HEADLINE_CHARS_MAX].rstrip()} [...]"
+    return f" {sentence[:1].upper()}{sentence[1:]}."
+
+
+def weigh_readings(case: Case, suspect: Suspect, other: Suspect) -> Weighing:
+    """How much likelier, or less likely, each reading is under one suspect than under the other."""
+    supporting, against = [], []
+    for reading in case.readings:
+        here, there = (
+            likelihood(each, reading.probe, reading.target, reading.outcome)
+            for each in (suspect, other)
+        )
+        ratio = here / max(there, 1e-9)
+        text = f"{reading.target}: {reading.sentence}"
+        if ratio >= TELLING:
+            supporting.append(f"{text} ({ratio:.2g} times as likely)")
+        elif ratio <= 1 / TELLING:
+            against.append(f"{text} ({1 / max(ratio, 1e-9):.2g} times less likely)")
+    return Weighing(tuple(supporting), tuple(against))
+
+
+def report_unidentified(case: Case) -> str:
+    """What an engineer needs where the reasoner gives up: observed, excluded, and what to run."""
+    ranked = case.belief.rank()
+    leader = ranked[0][0]
+    unexplained = next(each for each, _ in ranked if each.cause is UNEXPLAINED)
+    candidates = [
+        f"{suspect.target}: {suspect.cause.sentence} ({weight:.0%})"
+        for suspect, weight in ranked
+        if weight >= POSSIBLE and suspect.cause is not UNEXPLAINED
+    ]
+    likely = "; ".join(candidates[:CANDIDATES_MAX])
+    ruled_out: dict[str, str] = {}
+    # The usual causes first: they are what a person would think of.
+    for suspect, weight in sorted(ranked, key=lambda item: -item[0].cause.prior):
+        if suspect.target != leader.target or weight >= POSSIBLE:
+            continue
+        for reading in case.readings:
+            here, there = (
+                likelihood(each, reading.probe, reading.target, reading.outcome)
+                for each in (suspect, unexplained)
+            )
+            if here * TELLING <= there:
+                ruled_out.setdefault(suspect.cause.name, reading.sentence)
+    excluded = "; ".join(
+        f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
+    )
+    parts = (
+        f"{leader.target}: cause not identified.{quote_reason(case, leader.target)}",
+        f"Candidates: {likely}." if likely else "",
+        f"Ruled out: {excluded}." if excluded else "",
+        f"Next: {'; '.join(_list_checks(case, leader.target))}.",
+    )
+    return " ".join(filter(None, parts))
+
+
+def _rate(reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
+    """What sorts readings: those of the leader first, and of these the rarest."""
+    rarity = PRINTED if is_printed else HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
+    unread = reading.outcome == "unknown" and not is_printed
+    return reading.target != leader.target, 1.0 if unread else rarity
+
+
+def _cite(reading: Reading) -> Evidence:
+    return Evidence(f"{reading.target}: {reading.sentence}", reading.seq)
+
+
+def _list_checks(case: Case, name: str) -> list[str]:
+    """The next checks, each with its exact command and what it tells."""
+    show = f"run `operator tickets show {case.briefing.ticket.id}` for all the evidence"
+    target = next((each for each in case.briefing.targets if each.name == name), None)
+    checks = [show]
+    if target is not None and target.log:
+        command = f"tail -n {LINES_READ} {shlex.quote(target.log)}"
+        checks.append(f"`{command}`: an error that began with the failure names the cause")
+    if target is not None and target.process is not None:
+        command = f"ss -tanp | grep -w pid={target.process.pid}"
+        checks.append(f"`{command}`: connections that wait mean that it is stuck or overloaded")
+    if target is not None and target.data_dir:
+        checks.append(f"`df -h {shlex.quote(target.data_dir)}`: a full disk stops writes")
+    if len(checks) == 1:
+        checks.append(f"check the log of {name}")
+    return checks[:CHECKS_MAX]

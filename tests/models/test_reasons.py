@@ -1,0 +1,171 @@
+"""Reasons that logs, sockets and failed actions name, and what is said where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.change import Change
+from operator_protocols.domain.observation import Trouble
+from operator_protocols.domain.run import Ask, Budget
+from operator_sre.models.reasoner import Reasoner
+from operator_sre.models.reasoner.case import case_from
+from tests.contract.clock import NOON
+from tests.contract.samples import violation
+from tests.models.world import CUT, DEAD, DEAF, HUNG, WELL, State, World, briefing
+
+REFUSED = replace(violation("node-1"), trouble=Trouble.REFUSED, detail="127.0.0.1:8001: refused")
+
+
+def _shop(state: State) -> dict[str, State]:
+    return {"store": WELL, "node-1": state, "node-2": WELL}
+
+
+PREVENTED = [
+    ("configuration_rejected", "*** FATAL CONFIG FILE ERROR ***\n>>> 'nosuch 1'\nBad directive\n"),
+    ("data_unusable", "PANIC: could not locate a valid checkpoint record\n"),
+    ("data_missing", "FATAL: could not open file /d/global/pg_control: No such file\n"),
+    ("files_denied", "FATAL: could not open file /d/base/1: Permission denied\n"),
+    ("removed_from_cluster", "error: the member has been permanently removed from the cluster\n"),
+    ("lock_file_left", 'FATAL: lock file "postmaster.pid" already exists\n'),
+]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("cause", "log"), PREVENTED, ids=[case[0] for case in PREVENTED])
+async def test_a_start_that_the_log_says_is_prevented_is_not_tried(cause: str, log: str) -> None:
+    world = World(_shop(replace(DEAD, log=log)))
+    conclusion = await world.live(Reasoner())
+    (diagnosis,) = world.diagnoses
+    assert (diagnosis.cause, diagnosis.target, world.done) == (cause, "node-1", [])
+    quoted = log.strip().splitlines()[-1].replace("'", "")
+    assert quoted in diagnosis.summary.replace("'", "")
+    assert quoted in diagnosis.evidence[0].sentence.replace("'", "")
+    assert quoted in conclusion.reason.replace("'", "")
+
+
+@pytest.mark.asyncio
+async def test_the_log_is_read_again_after_a_start_that_failed() -> None:
+    states = _shop(DEAD)
+
+    def repair(action: Action) -> Result:
+        states["node-1"] = replace(DEAD, log="FATAL: unknown option --nosuch\n")
+        return Result(Outcome.RAN, 1, stderr="node-1 did not start")
+
+    world = World(states, repair=repair)
+    await world.live(Reasoner())
+    assert world.done == ["restart_node(target=node-1)"]
+    assert [one.cause for one in world.diagnoses] == ["process_dead", "configuration_rejected"]
+    assert "--nosuch" in world.diagnoses[-1].summary
+
+
+@pytest.mark.asyncio
+async def test_a_start_that_fails_without_a_reason_quotes_what_it_printed() -> None:
+    broken = Result(Outcome.RAN, 1, stderr="unit entered the state failed (status=203)")
+    world = World(_shop(DEAD), repair=lambda action: broken)
+    await world.live(Reasoner())
+    assert world.done == ["restart_node(target=node-1)"]
+    last = world.diagnoses[-1]
+    assert last.cause == "start_fails"
+    assert "status=203" in last.summary
+    assert any("status=203" in evidence.sentence for evidence in last.evidence[:3])
+
+
+@pytest.mark.asyncio
+async def test_what_a_failed_start_prints_is_the_reason_where_no_log_names_it() -> None:
+    broken = Result(Outcome.RAN, 1, stderr='FATAL: unrecognized configuration parameter "nosuch"')
+    world = World(_shop(DEAD), repair=lambda action: broken)
+    await world.live(Reasoner())
+    assert world.diagnoses[-1].cause == "configuration_rejected"
+    assert "nosuch" in world.diagnoses[-1].summary
+
+
+@pytest.mark.asyncio
+async def test_a_process_on_another_port_is_not_restarted() -> None:
+    elsewhere = replace(DEAF, listens=True)
+    told = briefing(REFUSED)
+    moved = tuple(
+        replace(target, port=9001) if target.name == "node-1" else target for target in told.targets
+    )
+    world = World(_shop(elsewhere), replace(told, targets=moved))
+    await world.live(Reasoner())
+    assert (world.diagnoses[-1].cause, world.done) == ("listens_elsewhere", [])
+    sentences = [evidence.sentence for evidence in world.diagnoses[-1].evidence[:3]]
+    assert any("listens on 8001, but not on 9001" in sentence for sentence in sentences)
+
+
+@pytest.mark.asyncio
+async def test_a_process_behind_a_forwarder_that_hangs_is_no_process_on_another_port() -> None:
+    told = briefing(replace(REFUSED, trouble=Trouble.SILENCE, detail="no answer in time"))
+    moved = tuple(replace(target, port=9001) for target in told.targets)
+    world = World(_shop(HUNG), replace(told, targets=moved))
+    await world.live(Reasoner())
+    assert world.diagnoses[0].cause == "process_hung"
+
+
+def test_causes_of_every_subject_are_where_its_own_are() -> None:
+    own = Cause("process_dead", "it is gone", 0.5, kinds=("store",), breaks=("down",))
+    ask = Ask(briefing(causes=(own,)), (), Budget())
+    suspects = [
+        suspect
+        for suspect in case_from(ask).belief.weights
+        if suspect.cause.name in ("configuration_rejected", "data_missing")
+    ]
+    assert {suspect.target for suspect in suspects} == {"store"}
+    assert all(suspect.cause.breaks == ("down",) for suspect in suspects)
+
+
+@pytest.mark.asyncio
+async def test_below_even_odds_no_cause_is_called_the_cause() -> None:
+    runs = {
+        "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+        "port": {"silent": 0.96, "answers": 0.02, "refused": 0.01, "closed": 0.01},
+    }
+    rivals = tuple(Cause(f"rival_{letter}", f"{letter} is wrong", 0.9, runs) for letter in "abc")
+    world = World(_shop(CUT), briefing(causes=rivals))
+    await world.live(Reasoner())
+    (diagnosis,) = world.diagnoses
+    assert (diagnosis.cause, diagnosis.choice, world.done) == ("unexplained", "escalate", [])
+    assert diagnosis.summary.startswith("node-1: cause not identified.")
+    assert all(f"{letter} is wrong (" in diagnosis.summary for letter in "abc")
+    assert "`tail -n 200 /var/log/node-1.log`" in diagnosis.summary
+    assert "process_dead (the process is running" in diagnosis.summary
+    assert diagnosis.hypotheses[0].probability < 0.5
+
+
+@pytest.mark.asyncio
+async def test_one_remedy_for_all_likely_causes_still_runs() -> None:
+    restart = Remedy("restart_node", "restart it", "it is away for a moment")
+    hangs = {"port": {"silent": 0.96, "answers": 0.02, "refused": 0.01, "closed": 0.01}}
+    rivals = tuple(
+        Cause(f"rival_{letter}", f"{letter} hangs", 4.0, hangs, (restart,)) for letter in "abc"
+    )
+    world = World(_shop(HUNG), briefing(causes=rivals))
+    await world.live(Reasoner())
+    assert world.done[0] == "restart_node(target=node-1)"
+    assert world.diagnoses[0].cause.startswith("rival_")
+
+
+@pytest.mark.asyncio
+async def test_alternatives_say_how_much_less_likely_the_evidence_is() -> None:
+    world = World(_shop(DEAD))
+    await world.live(Reasoner())
+    against = [text for other in world.diagnoses[0].alternatives for text in other.against]
+    assert any("times less likely)" in text for text in against)
+
+
+@pytest.mark.asyncio
+async def test_a_change_at_the_blamed_target_is_among_the_first_evidence() -> None:
+    changes = tuple(
+        Change(name, "setting_mode", "revision", "none", NOON, "observation")
+        for name in ("store", "node-1")
+    )
+    world = World(_shop(DEAD), replace(briefing(), changes=changes))
+    await world.live(Reasoner())
+    first = [evidence.sentence for evidence in world.diagnoses[0].evidence[:3]]
+    assert any(text.startswith("node-1: setting_mode changed from 'revision'") for text in first)
+    every = [evidence.sentence for evidence in world.diagnoses[0].evidence]
+    assert any(text.startswith("store: setting_mode changed") for text in every)
