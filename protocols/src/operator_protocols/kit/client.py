@@ -72,8 +72,8 @@ class ErrorRates:
     ) -> dict[str, Value]:
         """The most frequent kind and its rate; nothing at the first check.
 
-        The count starts over when a server counts from 0 again. `explained` are kinds that follow from
-        another break, which are not counted until a while after it. `example` is one error.
+        The count starts over when a server counts from 0 again. `explained` are kinds that follow
+        from another break: they are not counted until a while after it. `example` is one error.
         """
         for kind in explained:
             self._explained_until[target, kind] = at + WINDOW_S
