@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED
 from operator_protocols.ports import Condition
 from operator_sre.app.health import HealthView, SubjectHealth, TargetHealth, Trouble, show_health
 from operator_sre.app.silences import (
@@ -22,6 +24,7 @@ from operator_sre.app.silences import (
     time_of,
 )
 from operator_sre.app.wiring import App
+from operator_sre.operations.health import health_lines
 from tests.app.home import SUBJECTS, opened
 from tests.contract.samples import violation
 
@@ -69,6 +72,23 @@ async def test_all_is_well_only_when_somebody_looks(app: App) -> None:
     assert (view.health, view.fine, _shop(view).problem) == (Health.HEALTHY, True, "")
     assert _shop(view).targets == (TargetHealth("node-1", Health.HEALTHY),)
     assert _shop(view).watchers == ("here:1",)
+
+
+@pytest.mark.asyncio
+async def test_what_is_left_unchecked_on_purpose_is_a_note_and_not_unknown(app: App) -> None:
+    await _watched(app)
+    now = app.clock.now()
+    await app.store.conditions.update([_condition(now, Health.HEALTHY)])
+    seen = (
+        Seen("primary", {CLIENT_VIEW: READS_CHECKED}),
+        Seen("other", {CLIENT_VIEW: ALL_CHECKED}),
+        Seen("replica", {}),
+    )
+    await app.store.observations.add(Observation("shop", now, seen))
+    view = show_health(app)
+    assert _shop(view).notes == ("primary: reads checked, writes not checked",)
+    assert (_shop(view).health, view.fine) == (Health.HEALTHY, True)
+    assert "  note: primary: reads checked, writes not checked" in health_lines(view)
 
 
 @pytest.mark.asyncio

@@ -14,6 +14,7 @@ from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.watcher import Watcher
 from operator_protocols.errors import OperatorError
+from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW
 from operator_protocols.ports import Condition
 from operator_sre.app.silences import silences_now
 from operator_sre.app.story import lines_of
@@ -72,7 +73,10 @@ class TargetHealth:
 
 @dataclass(frozen=True, slots=True)
 class SubjectHealth:
-    """The health of one subject. `problem` says why it is unknown, such as a missing monitor."""
+    """The health of one subject. `problem` says why it is unknown, such as a missing monitor.
+
+    `notes` say what its checks leave out on purpose, such as writes where no canary is configured.
+    """
 
     subject: str
     health: Health
@@ -84,6 +88,7 @@ class SubjectHealth:
     interval_s: float
     missed: int
     problem: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -193,6 +198,11 @@ def health_of(app: App, subject: str) -> SubjectHealth:
         interval_s=interval_s,
         missed=sum(watcher.missed for _, watcher in watched),
         problem=problem,
+        notes=tuple(
+            f"{seen.target}: {view}"
+            for seen in (newest[0].seen if newest else ())
+            if isinstance(view := seen.readings.get(CLIENT_VIEW), str) and view != ALL_CHECKED
+        ),
     )
 
 

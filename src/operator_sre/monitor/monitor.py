@@ -229,12 +229,14 @@ def findings_of(invariants: Iterable[Invariant], observation: Observation) -> tu
     blind = observation.problem
     # An observer that cannot see is a break of its own, so that silence opens a ticket.
     seen: list[tuple[str, str, Trouble | None]] = [(observation.subject, blind, None)]
-    if not blind:
-        seen += [(part.target, part.problem, part.trouble) for part in observation.seen]
+    for part in () if blind else observation.seen:
+        seen.append((part.target, part.problem or part.gaps, part.trouble))
     findings = []
+    partly = {part.target for part in observation.seen if not part.problem}
     for target, problem, trouble in seen:
         health = Health.BROKEN if problem else Health.HEALTHY
-        detail = f"it cannot be observed: {problem}" if problem else ""
+        part_of = "a part of it" if target in partly else "it"
+        detail = f"{part_of} cannot be observed: {problem}" if problem else ""
         findings.append(Finding(OBSERVABLE, target, health, detail, trouble=trouble))
     for invariant in () if blind else invariants:
         try:

@@ -53,6 +53,7 @@ def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
     lines = [f"{head} targets healthy, {checked}{missed}"]
     if subject.problem:
         lines.append(f"  !! {subject.problem}")
+    lines += [f"  note: {note}" for note in subject.notes]
     folded = fold_findings(subject.troubles)
     for trouble in folded.shown[:TROUBLES_MAX]:
         marks = [f"since {_ago(trouble.since, now)}"]

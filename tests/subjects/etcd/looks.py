@@ -21,6 +21,7 @@ from operator_sre.subjects.etcd import plugin
 from operator_sre.subjects.etcd.client import Answer, Etcd, to_base64
 from operator_sre.subjects.etcd.cluster import summarize
 from operator_sre.subjects.etcd.invariants import invariants_of, options_from
+from operator_sre.subjects.etcd.rig import CANARY
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from operator_sre.subjects.etcd.tools import etcd_tools
 from tests.contract.clock import NOON
@@ -61,7 +62,12 @@ UP: dict[str, Value] = {
     "disk_ratio": 0.4,
     "disk_free_bytes": 1 << 20,
     "log_bytes": 1_000,
+    "listed": True,
+    "write_lost": "",
+    "client_errors_per_s": 0.0,
 }
+# The same of a cluster.
+KNOWN: dict[str, Value] = {"ghosts": "", "has_ghosts": False}
 
 
 def look_of(refused: str | None = "", /, **members: Mapping[str, Value] | str) -> Observation:
@@ -73,7 +79,9 @@ def look_of(refused: str | None = "", /, **members: Mapping[str, Value] | str) -
         Seen(name, problem=readings) if isinstance(readings, str) else Seen(name, readings)
         for name, readings in members.items()
     ]
-    return Observation("shop", NOON, (*seen, summarize("cluster", seen, refused=refused)))
+    known = KNOWN if any(one.readings for one in seen) else {}
+    whole = summarize("cluster", seen, refused=refused, known=known)
+    return Observation("shop", NOON, (*seen, whole))
 
 
 def members_in(look: Observation) -> tuple[Seen, ...]:
@@ -85,7 +93,7 @@ def findings(look: Observation, **options: Any) -> dict[tuple[str, str], Finding
     """What every invariant says of it, by invariant and target."""
     return {
         (one.invariant, one.target): one
-        for invariant in invariants_of(options_from(options))
+        for invariant in invariants_of(options_from({"write_probe": True, **options}))
         for one in invariant.check(look)
     }
 
@@ -101,7 +109,7 @@ class Watch:
     def __init__(self, rig: Rig, **options: Any) -> None:
         self.rig = rig
         self.settings = SubjectSettings(
-            "etcd", rig.targets, SystemClock(), TIMEOUT_S, options, life=rig
+            "etcd", rig.targets, SystemClock(), TIMEOUT_S, {"canary": CANARY, **options}, life=rig
         )
         self.subject = EtcdCluster(self.settings)
 

@@ -59,7 +59,8 @@ async def test_a_real_member_is_reached_by_certificate_and_password(tmp_path: Pa
         target = Target("a", KIND, port=port, access=trusting)
         targets = [target]
         settings = SubjectSettings(
-            "etcd", lambda: targets, SystemClock(), 60.0, {}, secret={"pw": PASSWORD}.__getitem__
+            *("etcd", lambda: targets, SystemClock(), 60.0, {"canary": "shop/canary"}),
+            secret={"pw": PASSWORD}.__getitem__,
         )
         subject = EtcdCluster(settings)
         etcd = Etcd(settings)

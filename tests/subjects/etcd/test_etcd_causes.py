@@ -24,6 +24,7 @@ DOWN: Mapping[str, Value] = {
     "data_present": True,
     "disk_is_full": False,
     "log_grown": False,
+    "listed": True,
 }
 UP: Mapping[str, Value] = {"reachable": True, "quorum": True, "has_leader": True}
 GONE = {"process": "dead", "port": "refused"}
@@ -75,6 +76,7 @@ CASES: list[tuple[str, set[str], Mapping[str, Value], Mapping[str, str]]] = [
         {"process": "stopped", "port": "silent"},
     ),
     ("port_occupied", {"member_down"}, DOWN, {"process": "dead", "port": "answers"}),
+    ("member_removed", {"member_down", "member_removed"}, {**DOWN, "listed": False}, GONE),
     (
         "cut_from_peers",
         {"peer_unreachable", "no_leader"},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from operator_lab.faults import is_over
 from operator_protocols.domain.health import Health
 from operator_protocols.ports import CorrectOutcome
 from operator_sre.subjects.etcd import plugin
-from operator_sre.subjects.etcd.client import Etcd, number
+from operator_sre.subjects.etcd.client import Answer, Etcd, number
 from operator_sre.subjects.etcd.probes import PROBE_KEY, LeaseClock, read_from, write_to
-from operator_sre.subjects.etcd.rig import QUOTA_BYTES
+from operator_sre.subjects.etcd.rig import CANARY, QUOTA_BYTES
 from operator_sre.tickets import incidents_of
 from tests.subjects.etcd.looks import Watch, fault_named, members_in
 
@@ -39,6 +41,40 @@ async def test_all_of_a_healthy_cluster_is_seen(watch: Watch) -> None:
     (leader,) = [one for one in readings.values() if one["is_leader"]]
     assert isinstance(leader["write_ms"], float)
     assert leader["lease_left_s"] is not None
+
+
+async def test_the_canary_is_the_only_key_that_is_written(watch: Watch) -> None:
+    look = await watch.healthy()
+    assert look.of("cluster").readings["client_view"] == "reads and writes checked"
+    assert {one.readings["write_lost"] for one in members_in(look)} == {""}
+    assert await watch.value(await watch.leader(), CANARY) is not None
+
+
+@pytest.mark.slow
+async def test_ghosts_and_removed_members_are_told(watch: Watch) -> None:
+    leader, target = await watch.leader(), await watch.follower()
+    look = await watch.healthy()
+
+    async def change(path: str, **body: object) -> Answer:
+        # Members that have just found each other refuse a change of membership for seconds.
+        ends = asyncio.get_running_loop().time() + 30.0
+        while not (answer := await watch.ask(leader, f"cluster/member/{path}", **body)).ok:
+            assert asyncio.get_running_loop().time() < ends, answer.error
+            await watch.look()
+        return answer
+
+    added = await change("add", peerURLs=["http://127.0.0.1:9"], isLearner=True)
+    ghostly = await watch.broken("ghost_member", "cluster")
+    assert "learner, http://127.0.0.1:9" in str(ghostly.of("cluster").readings["ghosts"])
+    await change("remove", ID=str(added.body["member"]["ID"]))
+    await watch.healthy()
+    await change("remove", ID=str(int(str(look.of(target).readings["member_id"]), 16)))
+    look = await watch.broken("member_removed", target)
+    others = [one for one in members_in(look) if one.target != target]
+    assert {one.readings["listed"] for one in others} == {True}
+    replaced = await watch.use("replace_member", target=target)
+    assert replaced.ok, replaced.stderr
+    await watch.healthy()
 
 
 async def test_looking_leaves_no_key(watch: Watch) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Finding, Observation
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
+from operator_sre.monitor import findings_of
 from operator_sre.subjects.etcd.client import Etcd
+from operator_sre.subjects.etcd.invariants import invariants_of, options_from
 from operator_sre.subjects.etcd.members import KIND
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from tests.contract.servers import (
@@ -71,6 +74,11 @@ async def _look(*targets: Target, **options: Any) -> Observation:
     return await EtcdCluster(_settings(*targets, **options)).observe()
 
 
+def _findings(look: Observation, **options: Any) -> list[Finding]:
+    rows = invariants_of(options_from(options))
+    return [found for invariant in rows for found in invariant.check(look)]
+
+
 def etcd(
     answers: Mapping[str, Any] = ANSWERS,
     *,
@@ -112,7 +120,7 @@ def etcd(
 
 async def test_a_member_is_seen_with_its_readings() -> None:
     async with serving(etcd()) as port:
-        seen = (await _look(Target("a", KIND, port=port))).of("a")
+        seen = (await _look(Target("a", KIND, port=port), write_probe=True)).of("a")
     assert seen.problem == ""
     wanted = {
         "reachable": True,
@@ -143,24 +151,51 @@ async def test_a_quota_can_be_given_where_metrics_do_not_tell() -> None:
 async def test_a_lease_that_is_handed_over_to_the_next_leader_is_no_late_one() -> None:
     forever = {"TTL": "9223372036", "header": {"raft_term": "2"}}
     async with serving(etcd({**ANSWERS, "/v3/lease/timetolive": forever})) as port:
-        cluster = EtcdCluster(_settings(Target("a", KIND, port=port)))
+        cluster = EtcdCluster(_settings(Target("a", KIND, port=port), write_probe=True))
         for _ in range(2):
             seen = (await cluster.observe()).of("a")
             assert (seen.readings["lease_left_s"], seen.readings["lease_error_s"]) == (60, 0.0)
 
 
-async def test_nothing_is_written_where_that_is_switched_off() -> None:
+@pytest.mark.parametrize("options", [{}, {"write_probe": False}], ids=str)
+async def test_nothing_is_written_where_that_was_not_configured(options: dict[str, bool]) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
     async with serving(etcd(asked=asked)) as port:
-        await _look(Target("a", KIND, port=port), write_probe=False, lease_ttl_s=0)
+        look = await _look(Target("a", KIND, port=port), **options)
     paths = {path for path, _ in asked}
     assert not paths & {"/v3/kv/txn", "/v3/kv/put", "/v3/lease/grant"}
+    assert look.of("cluster").readings["client_view"] == "reads checked, writes not checked"
+    names = {found.invariant for found in _findings(look, **options)}
+    assert not names & {"slow_write", "leases_expire", "writes_kept"}  # a note, not UNKNOWN
+
+
+async def test_an_acknowledged_write_that_is_gone_is_told_once() -> None:
+    answers = {**ANSWERS, "/v3/kv/put": {"header": {"revision": "7"}}}
+    pair = {"key": "", "mod_revision": "7"}
+    async with serving(etcd(answers)) as port:
+        cluster = EtcdCluster(_settings(Target("a", KIND, port=port), canary="shop/canary"))
+        told = []
+        later, earlier = {**pair, "mod_revision": "9"}, {**pair, "mod_revision": "6"}
+        for kvs in ([], [pair], [later], [earlier], []):
+            answers["/v3/kv/range"] = {"kvs": kvs}
+            told.append((await cluster.observe()).of("a").readings["write_lost"])
+    assert told[:3] == [None, "", ""]  # nothing was acknowledged before the first check
+    assert told[3] == "the canary has revision 6, acknowledged was 7"
+    assert told[4] == "the canary is gone, acknowledged was 7"
+
+
+async def test_what_a_member_refuses_to_report_is_a_gap_and_opens_a_ticket() -> None:
+    async with serving(etcd()) as port:  # its metrics are on another port
+        look = await _look(Target("a", KIND, port=port))
+    (gap,) = [each for each in findings_of((), look) if each.health is Health.BROKEN]
+    assert (gap.invariant, gap.target) == ("observable", "a")
+    assert "metrics: it answered 404" in gap.detail
 
 
 async def test_the_write_that_is_tried_changes_nothing() -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
     async with serving(etcd(asked=asked)) as port:
-        await _look(Target("a", KIND, port=port))
+        await _look(Target("a", KIND, port=port), write_probe=True)
     (tried,) = [body for path, body in asked if path == "/v3/kv/txn"]
     assert "/v3/kv/put" not in {path for path, _ in asked}
     # No key has a version below 0.

@@ -69,7 +69,7 @@ def test_the_fullest_member_speaks_for_all_and_every_alarm_is_told() -> None:
         Seen("b", {**UP, "quota_ratio": 0.9, "is_leader": True, "successor": "a"}),
         Seen("c", {"kind": KIND, "reachable": False, "quorum": True}),
     ]
-    whole = summarize("all", seen, refused="")
+    whole = summarize("all", seen, refused="", known={})
     wanted: dict[str, Value] = {
         "kind": CLUSTER,
         "members_up": 2,
@@ -88,13 +88,50 @@ def test_the_fullest_member_speaks_for_all_and_every_alarm_is_told() -> None:
 
 def test_of_a_cluster_of_which_nobody_answers_next_to_nothing_is_known() -> None:
     gone = Seen("a", {"kind": KIND, "reachable": False, "quorum": None})
-    readings = summarize("all", [gone], refused=None).readings
+    readings = summarize("all", [gone], refused=None, known={}).readings
     assert readings["members_up"] == 0
     assert not {"alarms", "quota_ratio", "let_in"} & set(readings)
 
 
 def _cluster(*statuses: Answer) -> Cluster:
     return Cluster([MemberStatus(Target(str(n), KIND), one) for n, one in enumerate(statuses)])
+
+
+def _listing(members: tuple[Member, ...], *up: int) -> Cluster:
+    """Three targets, of which these are up, by the number of their id; all know this list."""
+    gone = Answer(error="refused", reached=False)
+    return Cluster(
+        [
+            MemberStatus(
+                Target(f"m{n}", KIND, port=n),
+                Answer({"header": {"member_id": str(n)}}) if n in up else gone,
+                members=members if n in up else (),
+            )
+            for n in (1, 2, 3)
+        ]
+    )
+
+
+def test_a_member_is_removed_when_nothing_in_the_list_can_be_it() -> None:
+    listed = [Member(n, f"m{n}") for n in (1, 2, 3)]
+    whole = _listing(tuple(listed), 1, 2)
+    assert [whole.lists(one) for one in whole.statuses] == [True, True, True]
+    without = _listing(tuple(listed[:2]), 1, 2)
+    assert [without.lists(one) for one in without.statuses] == [True, True, False]
+    renamed = _listing((*listed[:2], Member(9, "another")), 1, 2)
+    assert renamed.lists(renamed.statuses[2]) is None  # it may have another name
+    outcast = _listing(tuple(listed[:2]), 1, 2, 3)
+    assert outcast.lists(outcast.statuses[2]) is False
+    alone = _listing(tuple(listed[:2]), 3)
+    assert alone.lists(alone.statuses[2]) is None  # its own list may be an old one
+
+
+def test_listed_members_without_a_name_never_started() -> None:
+    ghosts = (Member(10, "", ("http://x:1",)), Member(11, "", (), learner=True))
+    found = _listing((Member(1, "m1"), *ghosts), 1).ghosts()
+    assert found["ghosts"] == "a (voter, http://x:1); b (learner, no address)"
+    assert _listing((Member(1, "m1"),), 1).ghosts() == {"ghosts": "", "has_ghosts": False}
+    assert _cluster(GONE).ghosts() == {}
 
 
 NOBODY = Answer(error="etcdserver: user name is empty", code=3)

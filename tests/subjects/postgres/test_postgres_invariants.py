@@ -246,6 +246,7 @@ def test_symptoms_are_there_or_not_or_not_to_be_told() -> None:
 def test_a_cause_shows_only_what_a_look_reads() -> None:
     known = {*SYMPTOMS, *GOOD, *REPLICA, "connections_hoarded", "replay_paused", "replay_blocked"}
     known |= {"another_writes", "heard", "memory_short"}
+    known |= {"client_errors_kind", "follows_upstream", "read_only_default"}
     assert KNOWLEDGE.causes
     for cause in KNOWLEDGE.causes:
         assert set(cause.shows) <= known, cause.name

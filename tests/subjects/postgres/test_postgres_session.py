@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Seen
+from operator_protocols.domain.observation import Seen, Trouble
 from operator_protocols.domain.target import Access, Target
-from operator_protocols.errors import MissingExtraError
+from operator_protocols.errors import ConfigError, MissingExtraError
 from operator_protocols.kit.access import addresses_of
 from operator_protocols.ports import SubjectSettings
 from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
+from operator_sre.monitor import findings_of
+from operator_sre.subjects.postgres.rig import CANARY
 from operator_sre.subjects.postgres.sections import OF_OTHERS
 from operator_sre.subjects.postgres.session import (
     Login,
@@ -264,15 +266,12 @@ async def test_encryption_is_asked_for_by_name() -> None:
     access = Access(
         tls=True, ca_file="/ca", certificate_file="/c", key_file="/k", server_name="db.example"
     )
-    words = await connection_words(
-        "127.0.0.1", 5432, Login("u", "p", "d", access), 3.0, read_only=True
-    )
+    words = await connection_words("127.0.0.1", 5432, Login("u", "p", "d", access), 3.0)
     assert words["sslmode"] == "verify-full"
     assert (words["sslrootcert"], words["sslcert"], words["sslkey"]) == ("/ca", "/c", "/k")
     assert (words["host"], words["hostaddr"]) == ("db.example", "127.0.0.1")
-    plain = await connection_words("h", 1, Login("u"), 3.0, read_only=False)
+    plain = await connection_words("h", 1, Login("u"), 3.0)
     assert plain["sslmode"] == "disable"
-    assert "read_only" not in str(plain["options"])
     assert "password" not in plain
 
 
@@ -287,3 +286,70 @@ async def test_without_the_driver_it_is_said_which_extra_is_missing(
     settings = SubjectSettings("pg", lambda: (Target("a", SERVER, port=1),), SystemClock(), 1.0, {})
     seen = await Postgres(settings).observe()
     assert "extra 'postgres'" in seen.of("a").problem
+
+
+async def test_the_canary_writes_only_where_it_was_configured(watch: Watch) -> None:
+    async def beat() -> int:
+        async with watch.owner("primary") as owner:
+            return int(await owner.ask(f"SELECT sum(beat) FROM {CANARY}") or 0)  # noqa: S608
+
+    before = await beat()
+    seen, _ = await watch.look()
+    assert await beat() == before + 1
+    assert seen.of("primary").readings["client_view"] == "reads and writes checked"
+    assert "client_view" not in seen.of("replica").readings
+    quiet = Watch(watch.rig, {name: value for name, value in QUICK.items() if name != "canary"})
+    seen, found = await quiet.look()
+    assert await beat() == before + 1
+    assert seen.of("primary").readings["client_view"] == "reads checked, writes not checked"
+    assert found["writes_rejected", "primary"].health is Health.HEALTHY  # a note, not UNKNOWN
+    with pytest.raises(ConfigError, match="canary"):
+        Watch(watch.rig, {"canary": "t; DROP TABLE x"})
+
+
+async def test_rejected_writes_and_a_missing_grant_are_found(watch: Watch) -> None:
+    async with watch.owner("primary") as owner:
+        await owner.do("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        try:
+            _, finding = await watch.broken("writes_rejected", "primary")
+            assert finding.detail == "all writes rejected (default_transaction_read_only = on)"
+        finally:
+            await owner.do("SET default_transaction_read_only = off")
+            await owner.do("ALTER DATABASE postgres RESET default_transaction_read_only")
+        await watch.healthy()
+        await owner.do(f"ALTER TABLE {CANARY} ADD CONSTRAINT stuck CHECK (beat < 0) NOT VALID")
+        try:
+            _, finding = await watch.broken("writes_rejected", "primary")
+            assert "violates check constraint" in finding.detail
+        finally:
+            await owner.do(f"ALTER TABLE {CANARY} DROP CONSTRAINT stuck")
+        await owner.do(f"REVOKE UPDATE ON {CANARY} FROM operator")
+        try:
+            seen, found = await watch.look()
+            assert found["writes_rejected", "primary"].health is Health.UNKNOWN
+            blind = next(each for each in findings_of((), seen) if each.health is Health.BROKEN)
+            assert (blind.invariant, blind.target) == ("observable", "primary")
+            assert "permission denied" in blind.detail
+        finally:
+            await owner.do(f"GRANT UPDATE ON {CANARY} TO operator")
+    await watch.healthy()
+
+
+async def test_logins_that_clients_fail_at_are_found_and_ours_are_not(watch: Watch) -> None:
+    async def knock(user: str) -> None:
+        for _ in range(6):
+            with pytest.raises(RefusedError):
+                async with open_session(
+                    watch.target("primary"), Login(user, "wrong"), timeout_s=5.0
+                ):
+                    pass
+
+    await knock("operator")
+    _, found = await watch.look()
+    assert found["client_errors", "primary"].health is Health.HEALTHY
+    await knock("shop")
+    seen, finding = await watch.broken("client_errors", "primary")
+    assert "logins rejected" in finding.detail
+    assert 'user "shop"' in finding.detail
+    assert finding.trouble is Trouble.CREDENTIAL
+    assert seen.of("primary").readings["client_errors_kind"] == "login"

@@ -19,6 +19,7 @@ from operator_protocols.ports import Fault, Job, SubjectSettings
 from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
 from operator_sre.plugins import find_plugin
+from operator_sre.subjects.postgres.rig import CANARY
 from operator_sre.subjects.postgres.scenes import owner_of
 from operator_sre.subjects.postgres.session import Session
 from operator_sre.subjects.postgres.subject import Postgres
@@ -27,6 +28,7 @@ __all__ = ["QUICK", "Watch", "eventually", "fault_named"]
 
 # As the defaults, only that nobody has to wait for them.
 QUICK = {
+    "canary": CANARY,
     "idle_transaction_s_max": 0.3,
     "lag_s_max": 1.0,
     "lock_wait_s_max": 0.3,

@@ -35,7 +35,9 @@ class Stage:
         self.rig = rig
         plugin = find_plugin("ratelimiter")
         settings = SubjectSettings(
-            "shop", rig.targets, SystemClock(), TIMEOUT_S, {}, secret=read_secret, life=rig
+            *("shop", rig.targets, SystemClock(), TIMEOUT_S, rig.manifest().spec.options),
+            secret=read_secret,
+            life=rig,
         )
         self.subject: Subject = plugin.subject(settings)
         assert plugin.tools is not None

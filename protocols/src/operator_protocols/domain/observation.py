@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 Value = bool | int | float | str | None
+BLIND = "blind_"
 
 
 class Trouble(StrEnum):
@@ -51,13 +52,22 @@ class Trouble(StrEnum):
 class Seen:
     """The readings of one Target; `problem` says why it could not be observed.
 
-    `trouble` is what the problem means, where that is known.
+    `trouble` is what the problem means, where that is known. A reading `blind_PART` says why one
+    part of it could not be observed.
     """
 
     target: str
     readings: Mapping[str, Value] = field(default_factory=dict)
     problem: str = ""
     trouble: Trouble | None = None
+
+    @property
+    def gaps(self) -> str:
+        """Which parts of it could not be observed, and why; "" for none."""
+        blind = {name: why for name, why in self.readings.items() if name.startswith(BLIND)}
+        return "; ".join(
+            f"{name.removeprefix(BLIND)}: {why}" for name, why in sorted(blind.items()) if why
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,36 @@ class Cluster:
         """The entry of a target in the member list."""
         return member_of(target, self.members, id_=self._ids.get(target.name, 0))
 
+    def lists(self, status: MemberStatus) -> bool | None:
+        """Whether the member list has this target; None where that is unknown.
+
+        A target that is down is looked for by its name and addresses, which may be others than the
+        list has; while the list has a started member without a target, it may be that one.
+        """
+        if self.member_of(status.target) is not None:
+            return True
+        if status.up:
+            # Who was removed knows an old list, so that only the list of the others counts.
+            return None if len(self.up) < 2 else False
+        found = {self._ids.get(each.target.name, 0) for each in self.statuses}
+        strangers = [each for each in self.members if each.name and each.id not in found]
+        return None if strangers else False
+
+    def ghosts(self) -> dict[str, Value]:
+        """The members that were added and never started, which count for the quorum if they vote.
+
+        A member without a name has never started.
+        """
+        if not self.members:
+            return {}
+        found = [
+            f"{hex_of(member.id)} ({'learner' if member.learner else 'voter'},"
+            f" {', '.join(member.peer_urls) or 'no address'})"
+            for member in self.members
+            if not member.name
+        ]
+        return {"ghosts": "; ".join(found), "has_ghosts": bool(found)}
+
     def alarms_of(self, member: MemberStatus) -> str:
         """The alarms that this member raised, by the word of everybody, with commas."""
         known = set(self._ids.values())
@@ -275,13 +305,20 @@ def status_readings(status: MemberStatus, cluster: Cluster) -> dict[str, Value]:
     }
 
 
-def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> Seen:
-    """The target for the cluster as a whole; `refused` says why access is refused.
+def summarize(
+    name: str,
+    members: Sequence[Seen],
+    *,
+    refused: str | None,
+    known: Mapping[str, Value],
+) -> Seen:
+    """The target for the cluster as a whole, with what is `known` besides of it.
 
-    `refused` is "" where a member accepts us, None where no member could be asked.
+    `refused` says why access is refused: "" where a member accepts us, None where no member could
+    be asked.
     """
     up = [status for status in members if status.readings.get("reachable")]
-    readings: dict[str, Value] = {"kind": CLUSTER, "members_up": len(up)}
+    readings: dict[str, Value] = {"kind": CLUSTER, "members_up": len(up), **known}
     if members:
         readings |= {key: members[0].readings.get(key) for key in _SHARED}
     if refused is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
+from operator_protocols.kit.client import ERRORS_PER_S_MAX, judge_client_errors
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -32,15 +33,17 @@ NO_ANSWER = "does not answer"
 class Options:
     """Thresholds and switches of one subject.
 
-    `quota_bytes` applies where the members' metrics do not report it. Without `write_probe` nothing
-    is written, and with a `lease_ttl_s` of 0 no lease is granted. A database with more than
-    `hash_bytes_max` in use is compared only every `hash_every_s`, because hashing reads all of it.
-    A disk is full when it exceeds its ratio and has less than `disk_free_bytes_min` left.
+    `quota_bytes` applies where the members' metrics do not report it. Nothing is written without a
+    `canary`, the key that is written and read, or a `write_probe`, a transaction that changes
+    nothing; without both, or with a `lease_ttl_s` of 0, no lease is granted. A database with more
+    than `hash_bytes_max` in use is compared only every `hash_every_s`, because hashing reads all of
+    it. A disk is full when it exceeds its ratio and has less than `disk_free_bytes_min` left.
     """
 
     read_ms_max: float = 500.0
     write_ms_max: float = 250.0
-    write_probe: bool = True
+    canary: str = ""
+    write_probe: bool = False
     lag_max: int = 5_000
     behind_s_max: float = 5.0
     quota_bytes: int = 0
@@ -55,6 +58,12 @@ class Options:
     log_bytes_max: int = 16 << 20
     disk_ratio_max: float = 0.9
     disk_free_bytes_min: int = 1 << 30
+    client_errors_per_s_max: float = ERRORS_PER_S_MAX
+
+    @property
+    def writes(self) -> bool:
+        """Whether a check may write."""
+        return bool(self.canary) or self.write_probe
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
@@ -99,11 +108,15 @@ _OF_CLUSTER: tuple[_Row, ...] = (
     ("not_let_in", "The cluster accepts our credentials.", Severity.CRITICAL, 0.0),
     ("alarm_raised", "No alarm is raised.", Severity.CRITICAL, 0.0),
     ("database_near_quota", "The database is below its quota.", Severity.WARNING, 0.0),
+    ("ghost_member", "Every listed member has started.", Severity.WARNING, 60.0),
     ("compaction_lag", "The key history is compacted.", Severity.WARNING, 10.0),
 )
 _OF_MEMBERS: tuple[_Row, ...] = (
     ("member_down", "Every member answers.", Severity.CRITICAL, 0.0),
     ("no_leader", "Every member follows a leader.", Severity.CRITICAL, 5.0),
+    ("member_removed", "The member list has every member.", Severity.CRITICAL, 0.0),
+    ("writes_kept", "Every member has the last acknowledged write.", Severity.CRITICAL, 0.0),
+    ("client_errors", "Clients get few errors.", Severity.WARNING, 15.0),
     ("raft_lag", "Every member keeps up with the leader.", Severity.WARNING, 10.0),
     ("slow_read", "Linearizable reads are fast.", Severity.WARNING, 10.0),
     ("slow_write", "Writes are committed quickly.", Severity.WARNING, 10.0),
@@ -124,7 +137,7 @@ _OF_MEMBERS: tuple[_Row, ...] = (
     ("disk_full", "The data disk of every member has free space.", Severity.CRITICAL, 0.0),
     ("log_oversized", "No log is too large.", Severity.WARNING, 0.0),
 )
-_CHECKED_WHEN_DOWN = ("member_down", "disk_full", "log_oversized")
+_CHECKED_WHEN_DOWN = ("member_down", "member_removed", "disk_full", "log_oversized")
 _TROUBLES = {
     "quorum_lost": Trouble.QUORUM,
     "not_let_in": Trouble.CREDENTIAL,
@@ -203,6 +216,12 @@ class ClusterJudge:
         used = f"{format_bytes(size)} of {format_bytes(quota)} used ({ratio:.0%})"
         return broken(f"{used} on {seen.readings.get('fullest')}")
 
+    def ghost_member(self, seen: Seen) -> Opinion:
+        ghosts = seen.readings.get("ghosts")
+        if ghosts is None:
+            return unknown("no member reports the member list")
+        return broken(f"listed but never started: {ghosts}") if ghosts else WELL
+
     def compaction_lag(self, seen: Seen) -> Opinion:
         history, in_use = number_of(seen, "history_ratio"), number_of(seen, "in_use_ratio")
         if history is None or in_use is None:
@@ -236,6 +255,21 @@ class MemberJudge:
         term = seen.readings.get("raft_term", "?")
         return WELL if has_leader else broken(f"no leader in term {term}")
 
+    def member_removed(self, seen: Seen, every: Observation) -> Opinion | None:
+        listed = seen.readings.get("listed")
+        if listed is None:
+            return None  # the member list is unknown, which is a break of its own
+        return WELL if listed else broken("the cluster does not list this member")
+
+    def writes_kept(self, seen: Seen, every: Observation) -> Opinion | None:
+        lost = seen.readings.get("write_lost")
+        if not self.options.canary or lost is None:
+            return None
+        return broken(f"an acknowledged write is missing: {lost}") if lost else WELL
+
+    def client_errors(self, seen: Seen, every: Observation) -> Opinion | None:
+        return judge_client_errors(seen, self.options.client_errors_per_s_max)
+
     def raft_lag(self, seen: Seen, every: Observation) -> Opinion:
         lag, behind_s = number_of(seen, "lag"), number_of(seen, "behind_s")
         if lag is None or behind_s is None:
@@ -255,7 +289,7 @@ class MemberJudge:
         return _judge_speed(took_ms, self.options.read_ms_max, "linearizable read")
 
     def slow_write(self, seen: Seen, every: Observation) -> Opinion | None:
-        if not self.options.write_probe:
+        if not self.options.writes:
             return None
         if "write_error" not in seen.readings:
             return _judge_by_speaker(every, "write_error")
@@ -278,7 +312,7 @@ class MemberJudge:
         return WELL if agrees else broken("keys or values do not match the other members")
 
     def leases_expire(self, seen: Seen, every: Observation) -> Opinion | None:
-        if not self.options.lease_ttl_s:
+        if not self.options.lease_ttl_s or not self.options.writes:
             return None
         if problem := seen.readings.get("lease_problem"):
             return unknown(f"cannot check a lease: {problem}")

@@ -37,6 +37,13 @@ MEMBERS_MAX = 100
 FSYNC = "etcd_disk_wal_fsync_duration_seconds"
 PEER = "etcd_network_active_peers"
 RECEIVED = "etcd_network_peer_received_bytes_total"
+HANDLED = "grpc_server_handled_total"
+# What members answered to clients, by the kind of error; the rest is no error, or ends a stream.
+ERROR_KINDS = {
+    "Unauthenticated": "login",
+    "PermissionDenied": "permission",
+    "ResourceExhausted": "no_space",
+}
 WANTED = {
     "etcd_server_quota_backend_bytes": "quota_bytes",
     "etcd_server_proposals_failed_total": "proposals_failed",
@@ -140,13 +147,15 @@ def _texts(value: object) -> tuple[str, ...]:
 class Metrics:
     """Numbers by our own names, peers by their id in hex, fsyncs by the bound of their bucket.
 
-    `peers` says to whom a connection stands, `received` how many bytes came from whom.
+    `peers` says to whom a connection stands, `received` how many bytes came from whom, `errors`
+    how many requests of clients were answered with which kind of error.
     """
 
     numbers: Mapping[str, int] = field(default_factory=dict)
     peers: Mapping[str, bool] = field(default_factory=dict)
     fsyncs: Mapping[float, float] = field(default_factory=dict)
     received: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
 
 
 def metrics_from(text: str) -> Metrics:
@@ -164,7 +173,13 @@ def metrics_from(text: str) -> Metrics:
         for labels, value in samples_of(content, RECEIVED)
         if math.isfinite(value)
     }
-    return Metrics(numbers, peers, buckets_of(content, FSYNC), received)
+    handled = list(samples_of(content, HANDLED))
+    errors = dict.fromkeys(ERROR_KINDS.values(), 0) if handled else {}
+    for labels, value in handled:
+        kind = ERROR_KINDS.get(labels.get("grpc_code", ""))
+        if kind is not None and math.isfinite(value):
+            errors[kind] += int(value)
+    return Metrics(numbers, peers, buckets_of(content, FSYNC), received, errors)
 
 
 def quantile_of(
@@ -186,12 +201,16 @@ def quantile_of(
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """Status, metrics and member list of one member; `status` alone says whether it is up."""
+    """Status, metrics and member list of one member; `status` alone says whether it is up.
+
+    `blind` says which of the others it does not report, and why.
+    """
 
     target: Target
     status: Answer
     metrics: Metrics = field(default_factory=Metrics)
     members: tuple[Member, ...] = ()
+    blind: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def up(self) -> bool:
@@ -245,9 +264,16 @@ async def ask_member(etcd: Etcd, target: Target) -> MemberStatus:
         etcd.metrics(target),
         etcd.ask(target, "cluster/member/list"),
     )
+    # What is refused stays refused; what is late or out of reach comes with the next check.
+    refused = (("metrics", metrics), ("members", listed))
     return MemberStatus(
         target,
         status,
         metrics_from(metrics.text) if metrics.ok else Metrics(),
         members_from(listed.body) if listed.ok else (),
+        {
+            name: answer.error
+            for name, answer in refused
+            if status.ok and answer.reached and not (answer.ok or answer.denied)
+        },
     )

@@ -13,7 +13,16 @@ from operator_sre.subjects.etcd.client import Answer, Etcd, number, to_base64
 from operator_sre.subjects.etcd.cluster import Cluster, Hash
 from operator_sre.subjects.etcd.members import MemberStatus
 
-__all__ = ["PROBE_KEY", "LeaseClock", "Probed", "hashes_of", "probe", "read_from", "write_to"]
+__all__ = [
+    "PROBE_KEY",
+    "CanaryWrites",
+    "LeaseClock",
+    "Probed",
+    "hashes_of",
+    "probe",
+    "read_from",
+    "write_to",
+]
 
 PROBE_KEY = "operator/probe"
 HASH_BY_GATEWAY = (3, 6)  # older ones tell the hash at a revision to their peers only
@@ -85,19 +94,28 @@ class LeaseClock:
 
 
 async def probe(
-    etcd: Etcd, cluster: Cluster, *, lease: LeaseClock | None, write: bool, hashes: bool
+    etcd: Etcd,
+    cluster: Cluster,
+    *,
+    lease: LeaseClock | None,
+    canary: str,
+    write: bool,
+    hashes: bool,
 ) -> Probed:
-    """Everything at once. Who follows no leader is asked nothing: it could only let us wait."""
+    """Everything at once. Who follows no leader is asked nothing: it could only let us wait.
+
+    The key `canary` is written and read; without it, `write` sends a write that changes nothing.
+    """
     following = [member for member in cluster.up if member.leader]
     speaker = cluster.speaker
     async with asyncio.TaskGroup() as group:
         reads = {
-            member.target.name: group.create_task(read_from(etcd, member.target))
+            member.target.name: group.create_task(read_from(etcd, member.target, canary))
             for member in following
         }
         written = left = compared = None
-        if write and speaker is not None:
-            written = group.create_task(write_to(etcd, speaker.target))
+        if (canary or write) and speaker is not None:
+            written = group.create_task(write_to(etcd, speaker.target, canary))
         if lease is not None and speaker is not None:
             left = group.create_task(lease.compare(etcd, speaker.target))
         if hashes:
@@ -110,32 +128,53 @@ async def probe(
     )
 
 
-async def read_from(etcd: Etcd, target: Target) -> Answer:
+async def read_from(etcd: Etcd, target: Target, key: str = "") -> Answer:
     """A linearizable read of one key: the member asks the leader, and that a majority."""
-    return await etcd.ask(target, "kv/range", {"key": to_base64(PROBE_KEY), "limit": "1"})
+    return await etcd.ask(target, "kv/range", {"key": to_base64(key or PROBE_KEY), "limit": "1"})
 
 
-async def write_to(etcd: Etcd, target: Target) -> Answer:
-    """A write that is agreed on, logged and applied by all, and changes nothing.
+async def write_to(etcd: Etcd, target: Target, key: str = "") -> Answer:
+    """Put the key of the canary, or a write that is agreed on, logged and applied by all, and
+    changes nothing.
 
-    Its condition never holds, so there is no key and no revision, however often it is done; a
-    member refuses it for want of space as it refuses every other write.
+    The condition of the latter never holds, so there is no key and no revision, however often it is
+    done; a member refuses it for want of space as it refuses every other write.
     """
+    if key:
+        return await etcd.ask(target, "kv/put", {"key": to_base64(key), "value": to_base64("x")})
+    never = {"target": "VERSION", "result": "LESS", "version": "0"}
+    probe_key = to_base64(PROBE_KEY)
+    put = {"requestPut": {"key": probe_key, "value": to_base64("x")}}
     return await etcd.ask(
-        target,
-        "kv/txn",
-        {
-            "compare": [
-                {
-                    "key": to_base64(PROBE_KEY),
-                    "target": "VERSION",
-                    "result": "LESS",
-                    "version": "0",
-                }
-            ],
-            "success": [{"requestPut": {"key": to_base64(PROBE_KEY), "value": to_base64("x")}}],
-        },
+        target, "kv/txn", {"compare": [{"key": probe_key, **never}], "success": [put]}
     )
+
+
+class CanaryWrites:
+    """The revision of the last acknowledged write of the canary, which every read must show."""
+
+    def __init__(self) -> None:
+        self._revision = 0
+
+    def compare(self, probed: Probed) -> dict[str, str]:
+        """By member why the last acknowledged write is not there; "" where it is.
+
+        Several observers may write the same key, so any later revision of it will do. After a loss
+        the next write counts, so that a loss is reported once.
+        """
+        found: dict[str, str] = {}
+        for name, answer in probed.reads.items() if self._revision else ():
+            if not answer.ok:
+                continue
+            pairs = answer.body.get("kvs")
+            pair = pairs[0] if isinstance(pairs, list) and pairs else {}
+            revision = number(pair, "mod_revision") if isinstance(pair, dict) else 0
+            shown = f"the canary has revision {revision}" if revision else "the canary is gone"
+            lost = revision < self._revision
+            found[name] = f"{shown}, acknowledged was {self._revision}" if lost else ""
+        if probed.write is not None and probed.write.ok:
+            self._revision = _header_number(probed.write, "revision")
+        return found
 
 
 async def hashes_of(etcd: Etcd, cluster: Cluster) -> dict[str, Hash]:

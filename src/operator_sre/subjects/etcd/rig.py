@@ -10,9 +10,10 @@ from operator_sre.subjects.etcd.client import to_base64
 from operator_sre.subjects.etcd.configuration import CONFIG_FILE
 from operator_sre.subjects.etcd.members import KIND
 
-__all__ = ["QUOTA_BYTES", "rig", "server_path"]
+__all__ = ["CANARY", "QUOTA_BYTES", "rig", "server_path"]
 
 MEMBERS = ("member-1", "member-2", "member-3")
+CANARY = "operator/canary"
 QUOTA_BYTES = 32 << 20
 # Two segments of its log of 64 MB each are taken from the disk at once, besides the database.
 VOLUME_MB = 320
@@ -69,7 +70,7 @@ def rig() -> RigSpec:
         },
         rate_per_s=20.0,
     )
-    return RigSpec("etcd", members, load)
+    return RigSpec("etcd", members, load, {"canary": CANARY})
 
 
 def server_path() -> str:

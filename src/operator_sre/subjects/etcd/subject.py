@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
+from operator_protocols.kit.client import (
+    ALL_CHECKED,
+    CLIENT_VIEW,
+    READS_CHECKED,
+    ErrorRates,
+)
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.etcd.client import Etcd
@@ -29,7 +35,7 @@ from operator_sre.subjects.etcd.members import (
     quantile_of,
     with_cluster,
 )
-from operator_sre.subjects.etcd.probes import LeaseClock, Probed, probe
+from operator_sre.subjects.etcd.probes import CanaryWrites, LeaseClock, Probed, probe
 
 __all__ = ["EtcdCluster"]
 
@@ -47,12 +53,13 @@ class EtcdCluster(BaseSubject):
         self._options = options_from(settings.options)
         super().__init__(settings, invariants_of(self._options))
         self._tokens: dict[str, str] = {}
-        ttl_s = self._options.lease_ttl_s
+        ttl_s = self._options.lease_ttl_s if self._options.writes else 0
         self._lease = LeaseClock(ttl_s, settings.clock) if ttl_s else None
         # Where the leader's log stood when: how long ago a member was where it is now.
         self._trail: deque[tuple[float, int]] = deque(maxlen=TRAIL_MAX)
         self._fsyncs: dict[str, dict[float, float]] = {}
         self._hearing = Hearing()
+        self._canary, self._error_rates = CanaryWrites(), ErrorRates()
         self._hashed_at: float | None = None
         self._agrees: dict[tuple[str, int], bool] = {}
         self._slow_leader = ""
@@ -77,6 +84,7 @@ class EtcdCluster(BaseSubject):
             etcd,
             cluster,
             lease=self._lease,
+            canary=options.canary,
             write=options.write_probe,
             hashes=in_use <= options.hash_bytes_max or not rests,
         )
@@ -97,7 +105,10 @@ class EtcdCluster(BaseSubject):
         seen = self._see(cluster, probed, beside)
         answers = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
         if members:  # the cluster comes behind all that were given
-            seen.append(summarize(targets[-1].name, seen, refused=cluster.refusal(answers)))
+            view = ALL_CHECKED if options.writes else READS_CHECKED
+            known = {CLIENT_VIEW: view, **cluster.ghosts()}
+            refused = cluster.refusal(answers)
+            seen.append(summarize(targets[-1].name, seen, refused=refused, known=known))
         seen += [see_stranger(target) for target in self.settings.targets() if target.kind != KIND]
         return self.observation(seen)
 
@@ -138,6 +149,7 @@ class EtcdCluster(BaseSubject):
         }
         seen = []
         self._slow_leader = ""
+        lost_writes = self._canary.compare(probed) if options.canary else {}
         for member, local in zip(cluster.statuses, beside, strict=True):
             readings: dict[str, Value] = {**shared, **local}
             ratio, free = local.get("disk_ratio"), local.get("disk_free_bytes")
@@ -150,6 +162,9 @@ class EtcdCluster(BaseSubject):
             if member.up:
                 readings |= self._read(member, cluster, probed)
                 readings["peers_lost"] = lost.get(member.target.name)
+                readings["write_lost"] = lost_writes.get(member.target.name)
+                readings |= self._count_errors(member, readings)
+                readings |= {f"blind_{part}": why for part, why in member.blind.items()}
                 if not self._slow_leader and member.leads and readings.get("write_slow") is True:
                     self._slow_leader = member.target.name
             elif not member.problem:
@@ -159,6 +174,8 @@ class EtcdCluster(BaseSubject):
                 readings["stranger"] = stranger
                 if leader is not None and counted:
                     readings["heard"] = cluster.hears(member, deaf[leader.target.name])
+            if cluster.members:
+                readings["listed"] = cluster.lists(member)
             seen.append(Seen(member.target.name, readings, member.problem))
         return _compare_settings(seen)
 
@@ -195,6 +212,19 @@ class EtcdCluster(BaseSubject):
             readings["write_denied"] = written.denied
             readings["write_slow"] = written.took_s * 1000 > self._options.write_ms_max
         return {**readings, **probed.lease} if cluster.speaker is member else readings
+
+    def _count_errors(
+        self, member: MemberStatus, readings: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """How many requests of clients it refused, unless another break explains them."""
+        explained = ["no_space"] if readings.get("alarms") else []
+        if readings.get("read_denied") or readings.get("write_denied"):
+            explained += ["login", "permission"]  # our own requests are among them
+        now = self.settings.clock.monotonic()
+        errors = member.metrics.errors
+        if not errors:
+            return {}
+        return self._error_rates.readings(member.target.name, errors, now, explained=explained)
 
     def _read_space(self, readings: dict[str, Value]) -> dict[str, Value]:
         """How much of its quota is used, and by what."""

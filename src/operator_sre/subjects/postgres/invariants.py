@@ -10,6 +10,7 @@ from typing import Any
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble, Value
 from operator_protocols.errors import ConfigError
+from operator_protocols.kit.client import ERRORS_PER_S_MAX, judge_client_errors
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -40,7 +41,8 @@ __all__ = [
 HOARD_RATIO = 0.5
 # Options besides thresholds: credentials, the database, and ignored invariants.
 OTHER_OPTIONS = (
-    *("acting_password_file", "acting_user", "database", "ignore", "password_file", "user"),
+    *("acting_password_file", "acting_user", "canary", "database", "ignore", "password_file"),
+    "user",
 )
 
 
@@ -62,6 +64,7 @@ class Thresholds:
     large_table_rows: float = 10_000.0
     scanned_rows_per_s_max: float = 50_000.0
     log_bytes_max: float = 24.0 * 2**20
+    client_errors_per_s_max: float = ERRORS_PER_S_MAX
 
 
 def thresholds_of(options: Mapping[str, Any]) -> Thresholds:
@@ -85,7 +88,9 @@ def amount(seen: Seen, reading: str) -> float | None:
 
 def unseen(seen: Seen, section: str = "") -> Opinion:
     """UNKNOWN, with the reason as far as it is known."""
-    why = seen.problem or seen.readings.get(f"blind_{section}") or seen.readings.get("error")
+    readings = seen.readings
+    why = seen.problem or readings.get(f"blind_{section}") or readings.get(f"late_{section}")
+    why = why or readings.get("error")
     return unknown(str(why or "not observed yet"))
 
 
@@ -214,6 +219,25 @@ def _judge_lag(seen: Seen, limits: Thresholds) -> Opinion | None:
     return WELL
 
 
+def _judge_writes(seen: Seen, limits: Thresholds) -> Opinion | None:
+    readings = seen.readings
+    if seen.problem or readings.get("up") is not True:
+        return unseen(seen)
+    if readings.get("role") != "primary":
+        return None
+    if readings.get("read_only_default") is True:
+        return broken("all writes rejected (default_transaction_read_only = on)")
+    if "blind_canary" in readings:
+        return unknown(f"the canary {readings['blind_canary']}")
+    if error := readings.get("write_error"):
+        return broken(f"a write was rejected: {error}")
+    return WELL
+
+
+def _judge_clients(seen: Seen, limits: Thresholds) -> Opinion | None:
+    return judge_client_errors(seen, limits.client_errors_per_s_max)
+
+
 _DISK = Measure(
     *("disk_short", "disk_free_ratio", "", "disk_free_ratio_min"),
     "only {disk_free} ({value:.0%}) of disk space left",
@@ -261,6 +285,8 @@ _RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
     ("server_down", Severity.CRITICAL, 0.0, _judge_up),
     ("disk_space", Severity.CRITICAL, 0.0, _DISK),
     ("connections_near_limit", Severity.CRITICAL, 5.0, _judge_connections),
+    ("writes_rejected", Severity.CRITICAL, 5.0, _judge_writes),
+    ("client_errors", Severity.WARNING, 15.0, _judge_clients),
     ("replica_detached", Severity.WARNING, 10.0, _judge_attached),
     ("replication_lag", Severity.WARNING, 15.0, _judge_lag),
     ("slot_retains_wal", Severity.WARNING, 15.0, _SLOT),

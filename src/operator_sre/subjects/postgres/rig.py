@@ -18,6 +18,7 @@ from operator_sre.subjects.postgres.session import ACTING, PASSWORDS_FILE, WATCH
 
 __all__ = [
     "BILLING",
+    "CANARY",
     "CONFIG_FILE",
     "OWNER_FILE",
     "PRIMARY",
@@ -29,6 +30,7 @@ __all__ = [
     "rig",
 ]
 
+CANARY = "operator_canary"
 PRIMARY = "primary"
 REPLICA = "replica"
 BILLING = "billing"
@@ -178,7 +180,7 @@ def rig() -> RigSpec:
     load = LoadSpec(
         kind="server", rate_per_s=RATE_PER_S, statement="SELECT pay('owner-{n}')", dsn=_DSN
     )
-    return RigSpec("postgres", (primary, replica, application), load)
+    return RigSpec("postgres", (primary, replica, application), load, {"canary": CANARY})
 
 
 def _statements(passwords: dict[str, str]) -> list[str]:
@@ -210,6 +212,8 @@ def _statements(passwords: dict[str, str]) -> list[str]:
         f"ALTER TABLE accounts OWNER TO {SHOP}",
         "CREATE TABLE receipts (mark text PRIMARY KEY)",
         f"ALTER TABLE receipts OWNER TO {SHOP}",
+        f"CREATE TABLE {CANARY} (id int PRIMARY KEY, beat bigint NOT NULL)",
+        f"GRANT SELECT, INSERT, UPDATE ON {CANARY} TO {WATCHING}",
         # Only who owns a table may vacuum it or give it an index, which lies beside it.
         f"GRANT {SHOP} TO {ACTING}",
         f"GRANT CREATE ON SCHEMA public TO {ACTING}",

@@ -19,7 +19,18 @@ SELECT jsonb_build_object(
     'sees_all', pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),
     'connections_max', current_setting('max_connections')::int,
     'reserved', current_setting('superuser_reserved_connections')::int
-        + coalesce(current_setting('reserved_connections', true)::int, 0))
+        + coalesce(current_setting('reserved_connections', true)::int, 0),
+    'read_only_default', (
+        SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only')
+        AND NOT EXISTS (
+            SELECT FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
+            WHERE r.rolname = session_user AND s.setconfig::text LIKE '%default_transaction_read%'))
+"""
+
+# What the server counted of the errors that clients get.
+_CLIENTS = """
+SELECT jsonb_build_object('rollbacks', sum(xact_rollback), 'deadlocks', sum(deadlocks),
+    'conflicts', sum(conflicts), 'sessions_fatal', sum(sessions_fatal)) FROM pg_stat_database
 """
 
 # Our own session is not part of the observation.
@@ -78,6 +89,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN jsonb_build_object(
     'replayed', pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'),
     'age_s', extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()),
     'paused', pg_is_wal_replay_paused(),
+    'follows', coalesce(current_setting('primary_conninfo', true), '') <> '',
     'receiver', (
         SELECT jsonb_build_object('status', status, 'sender', sender_host || ':' || sender_port,
             'silent_s', extract(epoch FROM clock_timestamp() - last_msg_receipt_time))
@@ -208,6 +220,7 @@ def sections(version: int, *, large_rows: int) -> Mapping[str, str]:
         "locks": _LOCKS,
         "replication": _REPLICATION,
         "slots": _SLOTS,
+        "clients": _CLIENTS,
         "tables": _TABLES.replace("{large}", str(int(large_rows))),
         # Reading the files marks the settings that wait for a restart, so this comes first.
         "files": _FILES.replace("{rules}", rules),

@@ -178,7 +178,7 @@ async def open_session(
         try:
             async with asyncio.timeout(left_s):
                 connection: AsyncConnection[Any] = await driver().AsyncConnection.connect(
-                    **await connection_words(host, port, login, timeout_s, read_only=read_only),
+                    **await connection_words(host, port, login, timeout_s),
                     autocommit=True,
                     prepare_threshold=None,
                 )
@@ -194,7 +194,10 @@ async def open_session(
             refused = problem if refused.kind is Refusal.GONE else refused
             continue
         try:
-            yield Session(connection, ends, where)
+            session = Session(connection, ends, where)
+            if read_only:  # set afterwards, so that the default of clients can be read and restored
+                await session.do("SET default_transaction_read_only = on")
+            yield session
         finally:
             await connection.close()
         return
@@ -202,14 +205,12 @@ async def open_session(
 
 
 async def connection_words(
-    host: str, port: int, login: Login, timeout_s: float, *, read_only: bool
+    host: str, port: int, login: Login, timeout_s: float
 ) -> dict[str, str | int]:
     """The parameters of libpq. Encryption is asked for by name, so that none is tried in vain."""
     milliseconds = max(1, int(timeout_s * 1000))
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
     options = [f"-c {limit}={milliseconds}" for limit in limits]
-    if read_only:
-        options.append("-c default_transaction_read_only=on")
     words: dict[str, str | int] = {
         "host": host,
         "port": port,

@@ -10,13 +10,22 @@ from typing import Any
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, ObservationError
+from operator_protocols.kit.client import ErrorRates
 from operator_protocols.kit.machine import data_dir_of, disk_room, is_running, log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
+from operator_sre.subjects.postgres.canary import (
+    explained_kinds,
+    log_errors,
+    table_of,
+    write_canary,
+)
 from operator_sre.subjects.postgres.invariants import invariants_of, symptoms_of, thresholds_of
 from operator_sre.subjects.postgres.readings import Scans, compare, rates, readings_of, scans_of
 from operator_sre.subjects.postgres.sections import OF_OTHERS, VERSION_MIN, question, sections
 from operator_sre.subjects.postgres.session import (
+    ACTING,
+    WATCHING,
     Refusal,
     RefusedError,
     Session,
@@ -47,6 +56,9 @@ class Postgres(BaseSubject):
         super().__init__(settings, invariants_of(self._thresholds, ignored=ignored))
         # When each server was counted last, and what was counted: a rate needs two checks.
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
+        self._canary = table_of(settings.options.get("canary"))
+        users = (str(settings.options.get("user") or WATCHING), ACTING)
+        self._log_errors, self._error_rates = log_errors(users), ErrorRates()
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
@@ -91,7 +103,24 @@ class Postgres(BaseSubject):
         except driver().Error as error:
             why = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
             return Seen(target.name, readings, f"it cannot be queried: {why}")
-        return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
+        readings |= symptoms_of(readings, self._thresholds)
+        return Seen(target.name, {**readings, **await self._count_errors(target, readings)})
+
+    async def _count_errors(self, target: Target, readings: dict[str, Value]) -> dict[str, Value]:
+        """How many errors its clients get, by its log, or else by its statistics."""
+        totals, example = await asyncio.to_thread(self._log_errors.count, target)
+        if not totals:
+            numbers = [readings.get(name) for name in ("deadlocks", "recovery_conflicts")]
+            known = [number for number in numbers if isinstance(number, int)]
+            totals = {"aborted": sum(known)} if known else {}
+        now, explained = self.settings.clock.monotonic(), explained_kinds(readings)
+        return (
+            self._error_rates.readings(
+                target.name, totals, now, explained=explained, example=example
+            )
+            if totals
+            else {}
+        )
 
     async def _ask(self, name: str, session: Session) -> dict[str, Value]:
         """All that a server says of itself."""
@@ -121,6 +150,8 @@ class Postgres(BaseSubject):
         if isinstance(connections, int) and isinstance(most, int):
             readings["connections_ratio"] = round(connections / most, 3)
             readings["exhausted"] = connections >= most
+        if readings.get("role") == "primary":
+            readings |= await write_canary(session, self._canary)
         return readings
 
     async def _count_scans(
@@ -153,7 +184,7 @@ class Postgres(BaseSubject):
 async def _answers(
     session: Session, statements: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Value]]:
-    """All answers, and `blind_SECTION` with the reason for each that there is none to.
+    """All answers, and `blind_SECTION` or `late_SECTION` with the reason where there is none.
 
     All is asked in one statement first. Where that is not allowed or takes too long, each section
     is asked for itself, so that one forbidden view hides nothing but itself.
@@ -170,7 +201,8 @@ async def _answers(
         try:
             answers[name] = await session.ask(text)
         except refusals as why:
-            blind[f"blind_{name}"] = " ".join(str(why).split())[:WHY_CHARACTERS_MAX]
+            kind = "late" if isinstance(why, errors.QueryCanceled) else "blind"
+            blind[f"{kind}_{name}"] = " ".join(str(why).split())[:WHY_CHARACTERS_MAX]
     return answers, blind
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Seen, Trouble
+from operator_protocols.kit.client import ERRORS_PER_S_MAX, judge_client_errors
 from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
@@ -61,6 +62,7 @@ _ROWS: tuple[tuple[str, str, Severity, float, tuple[str, ...]], ...] = (
         *(WARNING, 3, ALL_BUT_SENTINELS),
     ),
     ("replication", "every replica is connected to its primary", WARNING, 30, STORES),
+    ("client_errors", "clients of a store get few errors", WARNING, 15, STORES),
     ("primary_count", "there is exactly one primary", CRITICAL, 30, STORES),
     ("sentinel_down", "every sentinel answers", WARNING, 0, SENTINEL),
     ("sentinel_view", "every sentinel can fail over", WARNING, 30, SENTINEL),
@@ -264,6 +266,8 @@ class Judge:
     def replication(self, seen: Seen) -> Opinion | None:
         role = seen.readings.get("role")
         if role == "replica":
+            if wrong := seen.readings.get("follows_wrong"):
+                return broken(f"follows {wrong}, which is not a primary")
             link, where = seen.readings.get("replica_link"), seen.readings.get("primary")
             return WELL if link == "up" else broken(f"link to the primary {where} is {link}")
         if role != "primary":
@@ -273,6 +277,10 @@ class Judge:
         if has is None:
             return unknown("number of replicas not reported")
         return broken(f"{has:g} of {wanted:g} replicas connected") if has < wanted else WELL
+
+    def client_errors(self, seen: Seen) -> Opinion | None:
+        most = most_of(self.options, "client_errors_per_s_max", ERRORS_PER_S_MAX)
+        return judge_client_errors(seen, most)
 
     def primary_count(self, seen: Seen) -> Opinion | None:
         count = number_of(seen, "primaries")

@@ -24,6 +24,7 @@ __all__ = ["CONFIGURATION", "NODES", "PRIMARY_NAME", "SENTINELS", "rig", "server
 NODES = ("node-1", "node-2", "node-3")
 SENTINELS = ("sentinel-1", "sentinel-2", "sentinel-3")
 PRIMARY_NAME = "limiter"
+CANARY = "operator:canary"
 # Twice the share of one key fits easily; a short window lets counts recover soon.
 CONFIGURATION = {
     "default_limit": 100,
@@ -156,7 +157,8 @@ def rig() -> RigSpec:
         for name in NODES
     )
     load = LoadSpec(kind="node", path="/check", body={"key": "tenant-{n}"}, rate_per_s=RATE_PER_S)
-    return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load)
+    canary = {"canary": CANARY}
+    return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load, canary)
 
 
 def server_path() -> str:

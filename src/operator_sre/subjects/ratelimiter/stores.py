@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from operator_protocols.domain.observation import Seen, Value
+from operator_protocols.domain.observation import Seen, Trouble, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.kit.access import sentence_of
+from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED
 from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
 from operator_protocols.kit.units import format_bytes
 from operator_sre.subjects.ratelimiter.nodes import (
@@ -45,29 +46,44 @@ SUSPECTS_MAX = 20
 MEMBERS_MAX = 1000
 DRIFT_MAX = 5
 TEXT_CHARS_MAX = 300
+CANARY_S_MAX = 2.0
+CANARY_EXPIRES_S = 60
+# What clients were answered, by the kind of error, in the statistics of a store.
+ERROR_KINDS = {
+    "WRONGPASS": "login",
+    "NOAUTH": "login",
+    "NOPERM": "permission",
+    "READONLY": "read_only",
+    "OOM": "no_space",
+    "MISCONF": "no_space",
+}
 ROLES = {"master": "primary", "slave": "replica"}
-# A store that answers with one of these is up; after the last ones, more can be asked.
-_SHUT = ("NOAUTH", "WRONGPASS", "NOPERM", "LOADING")
-_WELL = ("PONG", *_SHUT, "BUSY", "MASTERDOWN", "MISCONF", "OOM")
+# A store that answers with one of these is up. The first ones do not let us in; all but LOADING
+# of the others can be asked for more.
+_SHUT = ("NOAUTH", "WRONGPASS", "NOPERM")
+_WELL = ("PONG", *_SHUT, "LOADING", "BUSY", "MASTERDOWN", "MISCONF", "OOM")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The input of a store's observation: the names of its keys, and the counts of the nodes.
 
-    `counted` is how many requests the store allowed through the nodes that answered, by key.
+    `counted` is how many requests the store allowed through the nodes that answered, by key. On a
+    primary the key `canary` is written and read; "" writes nothing.
     """
 
     prefix: str
     window_s: float
     counted: Mapping[str, int] = field(default_factory=dict)
+    canary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
     """One observation of one store; a primary has the counts.
 
-    `members` are the entries of the windows whose count differs from the count of the nodes.
+    `members` are the entries of the windows whose count differs from the count of the nodes,
+    `errors` how often clients got which kind of error.
     """
 
     seen: Seen
@@ -79,6 +95,7 @@ class StoreReport:
     registered: frozenset[str] = frozenset()
     members: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     counted: bool = False
+    errors: Mapping[str, int] = field(default_factory=dict)
 
     def reading(self, name: str) -> Value:
         """One of its readings, None when it has none of that name."""
@@ -104,7 +121,9 @@ async def observe_store(
         why = f"{error} to PING"
     except (asyncio.IncompleteReadError, OperatorError, ValueError) as error:
         why = f"it cannot be queried: {error}"
-    return found[-1] if found else StoreReport(Seen(target.name, {"kind": target.kind}, why))
+    if not found:
+        return StoreReport(Seen(target.name, {"kind": target.kind}, why))
+    return _with_readings(found[-1], {"blind_answers": why} if why else {})
 
 
 def password_of(target: Target, secret: Secret) -> str:
@@ -128,8 +147,15 @@ async def _look(
     if isinstance(pong, ErrorReply) and not word.startswith("MISCONF"):
         refusal = auth if isinstance(auth, ErrorReply) else pong
         readings["refusal"] = refusal.text[:200]
+    if word.startswith(_SHUT):
+        # It answers, but not us: what it holds and whether it serves its clients is unknown.
+        known = {"kind": target.kind, "refusal": readings["refusal"]}
+        problem = f"login rejected: {readings['refusal']}"
+        seen = Seen(target.name, known, problem, Trouble.CREDENTIAL)
+        found.append(StoreReport(seen))
+        return
     found.append(StoreReport(Seen(target.name, readings)))
-    if str(readings.get("refusal", "")).startswith(_SHUT):
+    if word.startswith("LOADING"):
         return
     if target.kind == "sentinel":
         more = await _ask_sentinel(wire)
@@ -139,13 +165,66 @@ async def _look(
         [("INFO",), ("ROLE",), ("CONFIG", "GET", *SETTINGS), ("TIME",)]
     )
     readings = {**readings, **store_readings(info, role, config)}
+    if isinstance(info, ErrorReply):
+        readings["blind_info"] = info.text[:DETAIL_CHARS_MAX]
     if not isinstance(time, list) or len(time) != 2:
         raise ValueError("the time is not reported")
     now_us = int(str(time[0])) * 1_000_000 + int(str(time[1]))
-    report = StoreReport(Seen(target.name, readings), now_us)
+    report = StoreReport(Seen(target.name, readings), now_us, errors=_errors_in(info))
     found.append(report)
     if readings.get("role") == "primary":
         found.append(await _count(wire, report, sample))
+        found.append(_with_readings(found[-1], await _write_canary(wire, found[-1], sample.canary)))
+
+
+async def _write_canary(wire: Wire, report: StoreReport, key: str) -> dict[str, Value]:
+    """Write the key as a client would and read it back; a store that refuses writes is not asked.
+
+    It is the last request of a connection, because an answer that is late is not awaited.
+    """
+    if not key:
+        return {CLIENT_VIEW: READS_CHECKED}
+    if report.reading("refuses_writes") is True:
+        return {CLIENT_VIEW: ALL_CHECKED}
+    mark = str(report.now_us)
+    set_key = ("SET", key, mark, "EX", CANARY_EXPIRES_S)
+    try:
+        async with asyncio.timeout(CANARY_S_MAX):
+            written, read = await wire.ask_all([set_key, ("GET", key)])
+    except TimeoutError:
+        error = f"no answer within {CANARY_S_MAX:g} s"
+    else:
+        rejected = next((each for each in (written, read) if isinstance(each, ErrorReply)), None)
+        error = rejected.text[:DETAIL_CHARS_MAX] if rejected is not None else ""
+        if error.startswith("NOPERM"):
+            return {CLIENT_VIEW: READS_CHECKED, "blind_canary": error}
+        if not error and read is None:
+            error = "the written value cannot be read"
+    refusal: dict[str, Value] = {CLIENT_VIEW: ALL_CHECKED, "write_error": error}
+    if error:
+        because = f"a write was rejected: {error}"
+        refusal |= {"refuses_writes": True, "refuses_kind": "other", "refuses_because": because}
+    return refusal
+
+
+def _with_readings(report: StoreReport, more: Mapping[str, Value]) -> StoreReport:
+    seen = replace(report.seen, readings={**report.seen.readings, **more})
+    return replace(report, seen=seen) if more else report
+
+
+def _errors_in(info: Reply) -> dict[str, int]:
+    """How often clients got which kind of error, since the store started."""
+    found = dict.fromkeys((*ERROR_KINDS.values(), "refused"), 0)
+    lines = info.splitlines() if isinstance(info, str) else []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "rejected_connections" and value.isdigit():
+            found["refused"] += int(value)
+        kind = ERROR_KINDS.get(name.removeprefix("errorstat_"), "")
+        count = value.strip().removeprefix("count=")
+        if name.startswith("errorstat_") and kind and count.isdigit():
+            found[kind] += int(count)
+    return found if lines else {}
 
 
 async def _ask_sentinel(wire: Wire) -> dict[str, Value]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.kit.access import addresses_of, authority
+from operator_protocols.kit.client import ErrorRates
 from operator_protocols.kit.machine import log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
@@ -28,6 +29,7 @@ from operator_sre.subjects.ratelimiter.totals import (
     over_limit_of,
     primary_among,
     settings_of,
+    wrong_upstream,
 )
 
 __all__ = ["RateLimiter"]
@@ -45,6 +47,7 @@ class RateLimiter(BaseSubject):
         super().__init__(settings, invariants_with(settings.options))
         # When each store fell silent.
         self._silent: dict[str, float] = {}
+        self._error_rates = ErrorRates()
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
@@ -64,6 +67,7 @@ class RateLimiter(BaseSubject):
             str(common.get("key_prefix", PREFIX)),
             float(window_s) if numeric and window_s else WINDOW_S,
             counted or {},
+            str(self.settings.options.get("canary", "")),
         )
         places = [target for target in targets if target.kind in STORES]
         stores = await self._observe_stores(places, sample)
@@ -71,6 +75,13 @@ class RateLimiter(BaseSubject):
         primary = primary_among(stores, where, nodes, sentinels)
         seen = {sentinel.seen.target: sentinel.seen for sentinel in sentinels}
         seen |= _see_stores(stores, nodes, primary, common, counted)
+        denied = any(node.reading("store_problem") == "authentication" for node in nodes)
+        for store in stores:
+            name = store.seen.target
+            seen[name] = _with(seen[name], self._count_errors(store, denied=denied))
+            wrong = wrong_upstream(store, stores, where)
+            follows: dict[str, Value] = {"follows_wrong": wrong, "follows_replica": True}
+            seen[name] = _with(seen[name], follows if wrong else {})
         if primary in seen and seen[primary].readings.get("limits_odd"):
             # Where limits can be set without a credential, as a script in a sandbox does.
             answering = {node.seen.target for node in nodes if node.answers}
@@ -106,6 +117,14 @@ class RateLimiter(BaseSubject):
         down_s = {name: now - since for name, since in self._silent.items()}
         data = {place.name: await asyncio.to_thread(has_data, place) for place in places}
         return see_starts(down_s, places, stores, sentinels, data)
+    def _count_errors(self, store: StoreReport, *, denied: bool) -> dict[str, Value]:
+        """How many errors its clients get; `denied` says that a node reports its own rejection."""
+        if not store.errors:
+            return {}
+        explained = ["login", "permission"] if denied else []
+        explained += ["no_space"] if store.reading("refuses_writes") is True else []
+        now, name = self.settings.clock.monotonic(), store.seen.target
+        return self._error_rates.readings(name, store.errors, now, explained=explained)
 
     async def _observe_nodes(self, targets: Sequence[Target]) -> list[NodeReport]:
         timeout_s, secret = self.settings.timeout_s, self.settings.secret

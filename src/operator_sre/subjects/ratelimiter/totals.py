@@ -252,6 +252,15 @@ def settings_of(report: StoreReport, others: Sequence[StoreReport]) -> Readings:
     return found
 
 
+def wrong_upstream(
+    store: StoreReport, stores: Sequence[StoreReport], where: Mapping[str, str]
+) -> str:
+    """The store that a replica follows although it is no primary, itself among them; else ""."""
+    upstream = store.reading("primary") if store.reading("role") == "replica" else None
+    known = (each for each in stores if where.get(each.seen.target) == upstream)
+    return next((each.seen.target for each in known if each.reading("role") == "replica"), "")
+
+
 def primary_among(
     stores: Sequence[StoreReport],
     places: Mapping[str, str],

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
+from operator_protocols.kit.client import LogReader
 
 __all__ = ["LogLine", "LogTail", "line_from", "local_readings"]
 
 LINE_MAX = 8_192
-READ_BYTES_MAX = 256 << 10
 DETAIL_MAX = 200
 _HEAD = re.compile(
     r"\[(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}) ([+-]\d\d:\d\d)\] \[([A-Z]{1,8})\]"
@@ -95,26 +95,13 @@ class LogTail:
     """What was added to logs on this machine between two checks, counted."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, tuple[int, int]] = {}
+        self._reader = LogReader()
 
     def readings(self, path: str) -> dict[str, Value]:
         """Counts of what its new lines tell; the first check begins at its end. Never raises."""
-        log = Path(path)
-        try:
-            state = log.stat()
-            inode, begins = self._ends.get(path, (state.st_ino, state.st_size))
-            if inode != state.st_ino or begins > state.st_size:
-                begins = 0  # the file was truncated or replaced
-            begins = max(begins, state.st_size - READ_BYTES_MAX)
-            with log.open("rb") as content:
-                content.seek(begins)
-                added = content.read(READ_BYTES_MAX)
-        except (OSError, ValueError):
+        texts = self._reader.read_added(path)
+        if texts is None:
             return {}
-        # A line that is still being written is left for the next check.
-        whole = added[: added.rfind(b"\n") + 1]
-        self._ends[path] = (state.st_ino, begins + len(whole))
-        texts = whole.decode("utf-8", "replace").splitlines()
         lines = [line for text in texts if (line := line_from(text)) is not None]
         errors = [line for line in lines if line.is_error]
         return {

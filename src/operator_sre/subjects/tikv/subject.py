@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
+from operator_protocols.kit.client import CLIENT_VIEW, UNCHECKED
 from operator_protocols.ports import Invariant, SubjectSettings
 from operator_sre.subjects.tikv.client import Answer, Pd
 from operator_sre.subjects.tikv.cluster import cluster_readings
@@ -237,6 +238,7 @@ class TikvCluster:
         self, found: Leadership, names: Mapping[int, str], seen: Sequence[Seen], requests: int
     ) -> dict[str, Value]:
         readings: dict[str, Value] = {"kind": CLUSTER, "requests": requests}
+        readings[CLIENT_VIEW] = UNCHECKED  # clients speak gRPC, and Operator HTTP
         readings |= pds_readings(seen, found, self._leader)
         if found.stores is None:
             readings["settled"] = False
