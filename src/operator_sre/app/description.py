@@ -246,7 +246,7 @@ async def _view_lever(
             target=target.name,
             risk=verdict.risk,
             reversible=spec.reversible,
-            sentence=spec.sentence,
+            sentence=f"{spec.sentence} {proposed.expected}".strip(),
             now=now.way,
             in_execute=later.way,
             why=later.why or now.why,

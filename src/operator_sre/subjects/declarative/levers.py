@@ -32,7 +32,7 @@ def spec_of(lever: Lever) -> ToolSpec:
     target = Parameter("target", "the target", infers="target")
     return ToolSpec(
         name=lever.tool,
-        sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`.",
+        sentence=f"{lever.sentence.rstrip('.')}.",
         parameters=(target, *lever.parameters),
         risk=lever.risk,
         changes=True,
@@ -40,10 +40,14 @@ def spec_of(lever: Lever) -> ToolSpec:
         source=ToolSource.SUBJECT,
         idempotent=lever.idempotent,
         undo=lever.undo,
-        expected=lever.expected,
+        expected=_explain(str(lever.command), lever),
         timeout_s=lever.timeout_s,
         ends=lever.ends,
     )
+
+
+def _explain(command: str, lever: Lever) -> str:
+    return f"It runs `{command}`. {lever.expected}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class LeverTool:
         except _Unfit as error:
             return Prepared(flaws=(str(error),))
         why = refusal(action, self.settings, reviewed=True)
-        return Prepared(flaws=(f"{why.rstrip('.')}.",) if why else ())
+        flaws = (f"{why.rstrip('.')}.",) if why else ()
+        return Prepared(expected=_explain(action.command, self.lever), flaws=flaws)
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a call whose operator is gone; it starts nothing."""
