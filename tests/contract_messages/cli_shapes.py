@@ -336,12 +336,28 @@ DOCUMENTS: dict[str, Shape] = {
     "secrets set": _SECRET,
     "secrets test": {"name": str, "tested": list[secrets.TriedSecret]},
     "secrets unbind": _SECRETS,
-    "store backup": {"backup": {"file": str, "entries": int, "head": str, "size_bytes": int}},
+    "store backup": {
+        "backup": {
+            "file": str,
+            "entries": int,
+            "head": str,
+            "size_bytes": int,
+            "keys": tuple[str, ...],
+        }
+    },
     "store check": {"sound": bool, "report": CheckReport},
     "store migrate": {"before": int, "after": int, "backup": str | None},
     "store purge": {"purged": int, "recorded": int | None, "gone": bool},
     "store rebuild": {"differences": list[Difference]},
-    "store restore": {"restored": {"entries": int, "head": str, "saved": str | None}},
+    "store restore": {
+        "restored": {
+            "entries": int,
+            "head": str,
+            "saved": str | None,
+            "keys": tuple[str, ...],
+            "missing": tuple[str, ...],
+        }
+    },
     "subjects check": {"health": Health, "sightings": list[CheckResult]},
     "subjects history": OneOf(({"history": subjects.HistoryView}, {"replay": subjects.Replayed})),
     "subjects init": {"written": description.Written},
