@@ -35,6 +35,7 @@ from operator_protocols.domain.workflow import WorkflowRecord
 from operator_sre.app import (
     bundles,
     description,
+    discovery,
     doctor,
     health,
     hub,
@@ -221,6 +222,7 @@ DOCUMENTS: dict[str, Shape] = {
             {"event": str, "proven": bool, "home": str, "ending": Ending},
         )
     ),
+    "discover": {"discovery": discovery.Discovery, "written": discovery.WrittenSubjects | None},
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
     "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(views.Opinions)},
     "eval compare": _COMPARED,
