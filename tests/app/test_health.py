@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -72,6 +73,10 @@ async def test_all_is_well_only_when_somebody_looks(app: App) -> None:
     assert (view.health, view.fine, _shop(view).problem) == (Health.HEALTHY, True, "")
     assert _shop(view).targets == (TargetHealth("node-1", Health.HEALTHY),)
     assert _shop(view).watchers == ("here:1",)
+    (head, *_) = health_lines(view)
+    assert isinstance(head, str)
+    assert "watched by process 1 on here since " in head
+    assert head.endswith("(shop)")
 
 
 @pytest.mark.asyncio
@@ -203,6 +208,18 @@ async def test_a_silence_that_makes_no_sense_is_refused(
     with pytest.raises(UsageError, match=says):
         await _silence(app, **given)
     assert list(app.store.silences.find()) == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["shpo", "shop-*", "x"])
+async def test_a_silence_of_no_subject_is_refused_and_the_nearest_named(
+    app: App, name: str
+) -> None:
+    with pytest.raises(NotFoundError, match=f"No subject matches '{re.escape(name)}'") as refused:
+        await _silence(app, subject=name)
+    assert "Did you mean 'shop'?" in refused.value.next_step
+    assert list(app.store.silences.find()) == []
+    await _silence(app, subject="sh*")
 
 
 @pytest.mark.asyncio

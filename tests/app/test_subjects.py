@@ -46,6 +46,32 @@ def test_every_subject_is_listed_with_its_health(app: App) -> None:
     assert (shop.health, shop.last_look, shop.rig) == (Health.UNKNOWN, None, False)
 
 
+@pytest.mark.parametrize("plugin", ["etcd", "postgres", "ratelimiter", "tikv"])
+def test_every_invariant_of_every_subject_has_a_sentence_of_its_own(
+    tmp_path: Path, plugin: str
+) -> None:
+    kind = {"etcd": "member", "postgres": "server", "ratelimiter": "node", "tikv": "pd"}[plugin]
+    target = f'{{ name = "a", kind = "{kind}", port = 1 }}'
+    with opened(tmp_path, f'[subjects.it]\nplugin = "{plugin}"\ntargets = [{target}]\n') as app:
+        found = show_subject(app, "it").invariants
+    sentences = [invariant.sentence for invariant in found]
+    assert all(len(sentence.split()) >= 2 for sentence in sentences), sentences
+    assert len(set(sentences)) == len(sentences), "each says what it demands"
+
+
+def test_an_expression_of_several_lines_is_shown_on_one(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(
+        "name: site\ntargets: {a: {kind: web, host: 127.0.0.1, port: 1}}\n"
+        "probes: {home: {on: web, tcp: {}}}\n"
+        "invariants:\n  up:\n    on: web\n"
+        "    holds: |\n      home.up\n      && home.latency_ms < 500.0\n"
+    )
+    toml = '[subjects.site]\nplugin = "declarative"\noptions = {file = "site.yaml"}\n'
+    with opened(tmp_path, toml) as app:
+        (invariant,) = show_subject(app, "site").invariants
+    assert invariant.sentence == "home.up && home.latency_ms < 500.0"
+
+
 def test_a_subject_is_shown_with_all_it_is_made_of(app: App) -> None:
     view = show_subject(app, "shop")
     assert isinstance(view, SubjectView)

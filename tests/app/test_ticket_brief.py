@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.app.ticket_brief import ProposedAction, TicketBrief, brief_ticket
@@ -14,6 +16,7 @@ from operator_sre.codec import to_json
 from tests.contract.clock import NOON
 from tests.contract.samples import ticket, violation
 from tests.contract.workshop import DIAGNOSIS
+from tests.faces.cli.tree import parse_line
 
 RESTART = {"tool": "restart_node", "arguments": {"target": "node-1"}}
 
@@ -81,6 +84,37 @@ def test_a_change_is_followed_from_its_verdict_to_its_result(
     proposed = ProposedAction("restart_node(target=node-1)", "review", "medium", reversible=False)
     brief = brief_ticket(ticket(), _entries(_verdict(), *entries))
     assert brief.action == replace(proposed, **expected)
+
+
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        (
+            Action("scale", {"target": "a b", "count": 3, "force": True, "tags": ("x", "y z")}),
+            "operator tools run scale --subject shop --mode approve --target 'a b' --arg count=3"
+            " --arg force=true --arg tags=x --arg 'tags=y z'",
+        ),
+        (
+            Action.shell("kill -9 7; echo it's over", target="node-1"),
+            "operator exec --subject shop --mode approve --target node-1 --"
+            " 'kill -9 7; echo it'\"'\"'s over'",
+        ),
+    ],
+    ids=["tool", "shell"],
+)
+def test_a_change_that_observe_only_proposed_can_be_run_with_everything_filled_in(
+    action: Action, line: str
+) -> None:
+    verdict = (Kind.VERDICT, {**_verdict()[1], "action": to_json(action)})
+    why = "Proposed only: the mode is observe. (it makes changes)"
+    refused = (Kind.REFUSED, {"result": {"stderr": why}})
+    found = brief_ticket(ticket(), _entries(verdict, refused)).action
+    assert found is not None
+    assert found.by_hand == line
+    parse_line(shlex.split(line)[1:])
+    waiting = brief_ticket(ticket(), _entries(verdict, ASKED)).action
+    assert waiting is not None
+    assert waiting.by_hand == ""
 
 
 def test_a_check_is_not_taken_for_the_change() -> None:

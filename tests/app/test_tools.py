@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.tool import ToolSource, ToolState
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.commands import controls_for, execute_command, foresee_command
+from operator_sre.app.commands import Wanted, controls_for, execute_command, foresee_command
 from operator_sre.app.tools import (
     Call,
     Offered,
@@ -28,6 +29,11 @@ from tests.app.home import SUBJECTS, opened
 from tests.app.reference import DOCUMENT, FIRST, reference
 
 pytestmark = pytest.mark.asyncio
+CLUSTER = """
+[subjects.kv]
+plugin = "tikv"
+targets = [{ name = "pd-1", kind = "pd", host = "127.0.0.1", port = 1 }]
+"""
 
 
 def _nobody(asked: Approval) -> None:
@@ -170,3 +176,31 @@ async def test_a_tool_is_not_begun_on_what_nobody_here_knows(tmp_path: Path) -> 
         kinds = [entry.kind for entry in app.store.entries.after(0, limit=100)]
         assert Kind.TOOL_CALL not in kinds
         assert kinds.count(Kind.REFUSED) == 2
+
+
+async def test_a_target_among_the_arguments_is_the_target_of_the_call(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        named = await propose_call(app, Call("check_port", subject="shop", target="node-1"))
+        for subject in ("shop", ""):
+            pairs = ("target=node-1",)
+            assert await propose_call(app, Call("check_port", pairs, subject=subject)) == replace(
+                named, subject=subject
+            )
+        twice = Call("check_port", ("target=node-2",), subject="shop", target="node-1")
+        with pytest.raises(UsageError, match="'target' is given twice"):
+            await propose_call(app, twice)
+        with pytest.raises(NotFoundError, match="no target 'nosuch'"):
+            await propose_call(app, Call("check_port", ("target=nosuch",), subject="shop"))
+
+
+async def test_a_tool_may_act_on_the_cluster_as_a_whole(tmp_path: Path) -> None:
+    with opened(tmp_path, CLUSTER) as app:
+        call = Action("transfer_leader", {}, target="cluster")
+        wanted = Wanted(call=call, subject="kv", target="cluster")
+        assert controls_for(app, wanted)[0] == "kv"
+        with pytest.raises(NotFoundError, match="no target 'nosuch'") as refused:
+            controls_for(app, replace(wanted, target="nosuch"))
+        assert "cluster" in refused.value.next_step
+        with pytest.raises(NotFoundError, match="no target 'cluster'"):
+            # A command needs a machine to run on.
+            controls_for(app, Wanted("uptime", subject="kv", target="cluster"))

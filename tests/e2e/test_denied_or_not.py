@@ -20,7 +20,7 @@ CASES = {
 
 def _happens(home: Home, command: str, mode: str) -> str:
     """What really becomes of a command that a person types."""
-    running = home.fork("exec", command, "--json", OPERATOR_MODE=mode)
+    running = home.fork("exec", command, "--json", "--wait", "60", OPERATOR_MODE=mode)
 
     def seen() -> str:
         if home.store.approvals.find(states=(ApprovalState.PENDING,)):

@@ -316,3 +316,28 @@ async def test_what_changes_while_people_think_ends_the_request_at_once(
     assert kept.state is ApprovalState.SUPERSEDED
     assert what in kept.reason
     assert kept.approvers == ()
+
+
+@pytest.mark.parametrize("mode", list(Mode), ids=str)
+async def test_a_change_of_the_mode_decides_a_waiting_request_anew(
+    office: Office, mode: Mode
+) -> None:
+    book = msgspec.structs.replace(office.policy.book, approval={"medium": Decision.AUTO})
+    office.policy = replace(office.policy, mode=Mode.APPROVE, book=book)
+    waiting = await office.asking()
+    office.policy = replace(office.policy, mode=mode)
+    office.clock.advance(1.0)
+    if mode is Mode.APPROVE:
+        await office.answer(YES)
+        assert isinstance(await _after(office, waiting), Permit), "nothing has changed"
+        return
+    outcome = await _after(office, waiting)
+    kept = _kept(office)
+    assert (kept.state, kept.approvers) == (ApprovalState.SUPERSEDED, ())
+    assert kept.reason == f"the mode has changed to {mode}"
+    if mode is Mode.OBSERVE:
+        assert "Proposed only: the mode is observe." in _refused(outcome)
+        assert Kind.PERMIT_MINTED not in office.kinds()
+    else:
+        assert isinstance(outcome, Permit), "the policy lets it run in this mode"
+        assert outcome.approval == ""

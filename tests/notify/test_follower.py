@@ -107,7 +107,7 @@ async def test_several_within_the_time_are_one_message_and_none_is_told_twice(
     cursor = await follower.step(cursor)
     for _ in range(5):
         cursor = await follower.step(cursor)
-    assert wire.titles == ["3 opened"]
+    assert wire.titles == ["3 opened (critical): tickets 1, 2, 3"]
     assert "[gone]" in wire.sent[0].body
     assert "hunter2" not in wire.sent[0].body
 
@@ -123,7 +123,7 @@ async def test_it_waits_for_more_before_it_sends(tmp_path: Path) -> None:
     assert wire.sent == []
     clock.advance(8.0)
     await step
-    assert wire.titles == ["2 opened"]
+    assert wire.titles == ["2 opened (critical): tickets 1, 2"]
     store.close()
 
 
@@ -142,7 +142,7 @@ async def test_at_night_only_what_is_critical_is_told_and_the_rest_afterwards(
     before = clock.now()
     await late.step(cursor)
     assert (clock.now() - before).total_seconds() < 60
-    assert wire.titles[1:] == ["2 opened"]
+    assert wire.titles[1:] == ["2 opened (critical): tickets 2, 3"]
 
 
 async def test_only_what_is_wanted_is_told(store: Store, clock: LeapingClock) -> None:
@@ -219,7 +219,7 @@ async def test_too_many_in_an_hour_are_held_back_and_summed_up(
     await _open(store, "d", "e")
     cursor = await follower.step(cursor)
     assert len(wire.sent) == 4
-    assert wire.titles[3] == "2 opened"
+    assert wire.titles[3] == "2 opened (critical): tickets 4, 5"
     assert "held back" in wire.sent[3].body
     assert clock.monotonic() - first > 3000
     assert "held back" not in wire.sent[2].body
@@ -242,8 +242,8 @@ async def test_killed_between_sending_and_writing_it_down_it_is_sent_again_and_s
     after = await follower.step(after)
     await follower.step(after)
     assert [one.title for one in wire.sent] == [
-        "Operator: 2 opened",
-        "[again] Operator: 2 opened",
+        "Operator: 2 opened (critical): tickets 1, 2",
+        "[again] Operator: 2 opened (critical): tickets 1, 2",
         "Operator: ticket 3 opened (critical): c: node_down: [gone]",
     ]
 

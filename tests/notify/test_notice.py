@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
+from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.ticket import TicketState
@@ -51,7 +52,7 @@ def test_how_it_ended_says_why() -> None:
 
 def test_a_request_names_the_command_the_risk_the_time_and_how_to_answer() -> None:
     message = message_of([_notice(Kind.APPROVAL_REQUESTED, approval={"id": "a1"})])
-    assert message.title.startswith("Operator: approval needed: restart_node")
+    assert message.title.startswith("Operator: approval needed (critical): restart_node")
     assert "operator approvals approve a1" in message.body
     assert "risk medium" in message.body
     assert "until 2026-03-04 12:01:00 UTC" in message.body
@@ -83,8 +84,56 @@ def test_a_ticket_that_was_purged_is_not_told_of() -> None:
 def test_several_are_one_message_with_a_count() -> None:
     notices = [_notice(), _notice(), _notice(Kind.TICKET_RESOLVED, reason="")]
     message = message_of(notices)
-    assert message.title == "Operator: 2 opened, 1 resolved"
+    assert message.title == "Operator: 2 opened, 1 resolved (critical): ticket 1"
     assert message.body.count("operator tickets show 1") == 3
+
+
+def test_a_grouped_message_lists_every_ticket_with_its_severity() -> None:
+    filed = [
+        replace(ticket(violation(f"node-{number}")), id=number, severity=Severity.WARNING)
+        for number in range(1, 31)
+    ]
+    notices = [notice_of(_entry(Kind.TICKET_OPENED), each, None) for each in filed]
+    message = message_of([notice for notice in notices if notice is not None])
+    assert message.title == (
+        "Operator: 30 opened (warning): tickets 1, 2, 3, 4, 5, 6, 7, 8 and 22 more"
+    )
+    for number in range(1, 31):
+        assert f"ticket {number} opened (warning): " in message.body
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (Kind.TICKET_ESCALATED, {"reason": "it needs a person"}),
+        (Kind.APPROVAL_REQUESTED, {"approval": {"id": "a1"}}),
+    ],
+)
+def test_a_message_says_the_severity_what_broke_and_the_diagnosis(
+    kind: Kind, payload: dict[str, object]
+) -> None:
+    found = Diagnosis(
+        cause="disk_full",
+        target="node-1",
+        summary="node-1: the disk is full.",
+        severity=Severity.CRITICAL,
+        confidence=0.87,
+        timeline=(),
+        affected=("node-1",),
+        evidence=(),
+        hypotheses=(),
+        alternatives=(),
+        options=(),
+        choice="clean(node-1)",
+        why="it is reversible",
+    )
+    notice = notice_of(_entry(kind, **payload), ticket(), approval(), found)
+    assert notice is not None
+    message = message_of([notice])
+    assert "(critical)" in message.title
+    assert "shop / node-1: node_down: connection refused" in message.body
+    assert "diagnosis: node-1: the disk is full. (confidence 87.0%)" in message.body
+    assert "proposed: clean(node-1)" in message.body
 
 
 def test_many_are_summed_up() -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor, Entry, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.verdict import Mode, Verdict
 from operator_protocols.errors import (
     AuthorityError,
@@ -55,6 +55,11 @@ RUNNING_MAX = 16
 KEPT_MAX = 64
 UNITS, UNIT = ("bytes", "kB", "MB", "GB", "TB"), 1000.0
 NAMED_MAX = 10
+NOBODY_WAITS = (
+    "Approval required: nothing ran, and the request was withdrawn. To approve it, run the command"
+    " in a terminal or with --wait 300, and use the command that it prints. To let a running agent"
+    " execute it after approval, add --at +0s."
+)
 # How long a short command waits for abandoned commands, and how often an agent checks them.
 PASSING_S, INTERVAL_S = 0.5, 10.0
 # Called with the stream and its bytes; False when no more of that stream is wanted.
@@ -154,16 +159,30 @@ async def execute_command(
     on_request: Callable[[Approval], None],
     watch: Watch | None = None,
     began: Callable[[str], None] = lambda permit: None,
+    wait_s: float | None = None,
 ) -> Execution:
     """Judge a command, get a permit, run it. `on_request` is called with a request for approval.
 
     `watch` gets the output live, without secrets; `began` the fingerprint of the permit.
-    Cancellation withdraws the request.
+    Cancellation withdraws the request, as does `wait_s` without an answer; None waits until the
+    request expires.
     """
     subject, controls = controls_for(app, wanted)
     await record_overrides(app)
     await settle_abandoned(app)
-    me, announced = myself(), _Announced(app.store.approvals, on_request)
+    patience = asyncio.timeout(None)
+
+    def note_request(approval: Approval) -> None:
+        on_request(approval)
+        if wait_s is not None:
+            patience.reschedule(asyncio.get_running_loop().time() + wait_s)
+
+    def note_begin(permit: Permit) -> None:
+        if not patience.expired():
+            patience.reschedule(None)
+        began(permit.fingerprint)
+
+    me, announced = myself(), _Announced(app.store.approvals, note_request)
     controls = replace(controls, gate=replace(controls.gate, approvals=announced))
     newest = app.store.entries.newest(limit=1)
     try:
@@ -173,11 +192,12 @@ async def execute_command(
                 subject=subject,
                 requester=me,
                 complete=wanted.call is not None,
-                began=lambda permit: began(permit.fingerprint),
+                began=note_begin,
                 watch=feed,
             )
-            record = await act(controls, request)
-    except BaseException:
+            async with patience:
+                record = await act(controls, request)
+    except BaseException as error:
         # Cancelled, or a callback of the caller failed: an approval would run nothing any more.
         if (last := announced.last) is not None:
             known, reason = (
@@ -189,6 +209,10 @@ async def execute_command(
                 await app.store.approvals.decide(
                     known.id, ApprovalState.WITHDRAWN, by=me, reason=reason, version=known.version
                 )
+            if isinstance(error, TimeoutError) and patience.expired():
+                verdict = controls.gate.judge(wanted.action, me)
+                seq = next((entry.seq for entry in app.store.entries.newest(limit=1)), 0)
+                return Execution(verdict, verdict.refusal(NOBODY_WAITS), NOBODY_WAITS, seq, NOT_NOW)
         raise
     result, verdict = record.result, record.verdict
     if record.refused_by:
@@ -237,7 +261,9 @@ def controls_for(app: App, wanted: Wanted) -> tuple[str, Controls]:
     if wanted.subject or wanted.target:
         (subject,) = app.choose([wanted.subject] if wanted.subject else [])
     controls = app.controls(subject)
-    names = [target.name for target in controls.targets()]
+    # A tool may act on a part that is no process, such as the cluster that its members form.
+    parts = controls.subject.targets() if wanted.call is not None else controls.targets()
+    names = [target.name for target in parts]
     if wanted.target and wanted.target not in names:
         raise NotFoundError(
             f"{subject!r} has no target {wanted.target!r}.",

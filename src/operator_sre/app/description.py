@@ -250,6 +250,8 @@ async def _view_lever(
         why = later.why or now.why
         if spec.exclusive and not spec.ends:
             why = f"It names nothing that it repairs, so it never runs by itself. {why}".strip()
-        views.append(replace(LeverView(*shown, now.way, later.way, why), risk=verdict.risk))
+        sentence = f"{spec.sentence} {proposed.expected}".strip()
+        view = LeverView(*shown, now.way, later.way, why)
+        views.append(replace(view, risk=verdict.risk, sentence=sentence))
     never = (Way.NEVER, Way.NEVER, "no target is of its kinds or names")
     return views or [LeverView(spec.name, "", spec.risk, spec.reversible, spec.sentence, *never)]

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from operator_protocols.errors import OperatorError
+from operator_sre.app.extras import extras, missing_of
 from operator_sre.config import Config
 
 __all__ = [
@@ -40,19 +40,22 @@ CLOCK_STEP_S, CLOCK_DRIFT_S_MAX = 0.05, 0.02
 # Before this moment no release of this program existed, so that a clock which says so is wrong.
 EARLIEST_S = 1_750_000_000
 ENOUGH_FILES = 1024
-# Each extra, a module that only it brings, and what it is for.
-EXTRAS = {
-    "agent": ("pydantic_ai", "remote models"),
-    "alerts": ("starlette", "alerts from other systems"),
-    "cluster": ("dbos", "workers on several machines"),
-    "evals": ("operator_evals", "evaluation campaigns"),
-    "lab": ("operator_lab", "disposable systems for fault injection"),
-    "mcp": ("mcp", "agents over MCP"),
-    "notify": ("apprise", "notifications"),
-    "secrets": ("keyring", "secrets in the system keyring"),
-    "telemetry": ("opentelemetry.sdk", "traces"),
-    "tui": ("textual", "the terminal console"),
-    "web": ("fastapi", "the HTTP API"),
+# What each extra is for.
+PURPOSES = {
+    "agent": "remote models",
+    "alerts": "alerts from other systems",
+    "cluster": "workers on several machines",
+    "demo": "operator demo",
+    "evals": "evaluation campaigns",
+    "lab": "disposable systems for fault injection",
+    "mcp": "agents over MCP",
+    "notify": "notifications",
+    "postgres": "PostgreSQL, as a subject and as the store",
+    "secrets": "secrets in the system keyring",
+    "ssh": "commands on hosts over ssh",
+    "telemetry": "traces",
+    "tui": "the terminal console",
+    "web": "the HTTP API and the web console",
 }
 _SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 
@@ -96,20 +99,24 @@ def examine_programs(config: Config) -> Iterator[DoctorFinding]:
         needed["notify"] = "operator.toml has notices"
     if config.values["secrets_in"] == "keyring":
         needed["secrets"] = "secrets_in is 'keyring'"
+    if any(subject.plugin == "postgres" for subject in config.subjects):
+        needed["postgres"] = "a subject is PostgreSQL"
+    targets = [target for subject in config.subjects for target in subject.targets]
+    if any(target.runs_at.startswith("ssh:") for target in targets):
+        needed["ssh"] = "a target is reached over ssh"
     if any(configured.name == model for configured in config.models):
         needed["agent"] = f"the model is {model!r}"
-    for extra, (module, purpose) in EXTRAS.items():
-        try:
-            installed = find_spec(module) is not None
-        except (ImportError, ValueError):
-            installed = False
-        if installed:
-            yield DoctorFinding(f"extra {extra}", CheckState.OK, f"installed, for {purpose}")
+    for extra in extras():
+        purpose = f", for {PURPOSES[extra]}" if extra in PURPOSES else ""
+        missing = missing_of(extra)
+        if not missing:
+            yield DoctorFinding(f"extra {extra}", CheckState.OK, f"installed{purpose}")
             continue
         state = CheckState.FAILED if extra in needed else CheckState.NOTE
-        why = f"not installed, and {needed[extra]}" if extra in needed else "not installed"
+        why = f"not installed ({', '.join(missing)})"
+        why = f"{why}, and {needed[extra]}" if extra in needed else why
         fix = f"pip install 'operator-sre[{extra}]'"
-        yield DoctorFinding(f"extra {extra}", state, f"{why}; it is for {purpose}", fix)
+        yield DoctorFinding(f"extra {extra}", state, f"{why}{purpose}", fix)
 
 
 def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
@@ -117,6 +124,7 @@ def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
     from operator_sre.app.project import docker_problem
     from operator_sre.enforcement import enforced_here, why_not_confined
     from operator_sre.executor.box import why_no_box
+    from operator_sre.executor.sandbox.bubblewrap import bwrap
 
     why = why_not_confined()
     if why and not why_no_box():
@@ -128,10 +136,10 @@ def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding("confinement", CheckState.OK, ", ".join(enforced_here()))
     in_docker = config.values["sandbox"] == "docker"
-    path = shutil.which("bwrap")
+    path = bwrap()
     if in_docker:
         pass  # what Docker says counts
-    elif path is None:
+    elif not path:
         fix = "apt-get install bubblewrap"
         yield DoctorFinding(
             "sandbox", CheckState.WARNING, "bubblewrap is not installed: scripts cannot run", fix

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.silence import Silence
+from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tool import ToolSpec
-from operator_protocols.errors import OperatorError, UsageError
+from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre.app.persons import administrator, signed_in
 from operator_sre.app.wiring import App
 from operator_sre.config import seconds_of
@@ -96,6 +99,7 @@ async def add_silence(
         raise UsageError(
             "A silence lasts 30 days at most.", next_step="Renew it later if you still need it."
         )
+    _must_match_a_subject(app, subject)
     person = administrator(app, "silence")
     silence = Silence(
         id=f"quiet-{app.new_id()[:8]}",
@@ -109,6 +113,18 @@ async def add_silence(
     )
     await app.store.silences.add(silence)
     return silence
+
+
+def _must_match_a_subject(app: App, pattern: str) -> None:
+    """NotFoundError for a pattern that no subject matches: such a silence would silence nothing."""
+    known = [*app.subjects(), *(trigger.name for trigger in app.config.triggers)]
+    live = [state for state in TicketState if state.live]
+    known += [ticket.subject for ticket in app.store.tickets.find(states=live)]
+    if pattern == "*" or any(fnmatchcase(name, pattern) for name in known):
+        return
+    near = difflib.get_close_matches(pattern, known, n=1, cutoff=0.0)
+    hint = f"Did you mean {near[0]!r}?" if near else "Add one with: operator subjects init"
+    raise NotFoundError(f"No subject matches {pattern!r}.", next_step=hint)
 
 
 async def end_silence(app: App, silence: str, *, reason: str) -> Silence:

@@ -13,7 +13,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import UsageError
-from operator_protocols.ports import Subject
+from operator_protocols.ports import Invariant, Subject
 from operator_sre.app.health import SubjectHealth, health_of
 from operator_sre.app.silences import time_of
 from operator_sre.app.wiring import App
@@ -175,8 +175,7 @@ def show_subject(app: App, name: str) -> SubjectView:
                 invariant.name,
                 invariant.severity,
                 invariant.grace_s,
-                str(getattr(invariant, "sentence", ""))
-                or next(iter((type(invariant).__doc__ or "").strip().splitlines()), ""),
+                _sentence_of(invariant),
             )
             for invariant in subject.invariants
         ),
@@ -193,6 +192,13 @@ def show_subject(app: App, name: str) -> SubjectView:
         notes=controls.notes,
         state=health_of(app, chosen),
     )
+
+
+def _sentence_of(invariant: Invariant) -> str:
+    """What an invariant demands, on one line."""
+    own = str(getattr(invariant, "sentence", ""))
+    text = own or next(iter((type(invariant).__doc__ or "").strip().splitlines()), "")
+    return " ".join(text.split())
 
 
 def subject_of(app: App, name: str) -> Subject:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.observation import Violation
@@ -13,14 +15,16 @@ from operator_sre.app.story import brief_of as describe_action
 from operator_sre.app.ticket_page import FoldedFindings, fold_findings, headline_of
 from operator_sre.codec import from_json
 
-__all__ = ["ProposedAction", "TicketBrief", "brief_ticket"]
+__all__ = ["ProposedAction", "TicketBrief", "brief_ticket", "command_by_hand"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
     """A change that an agent proposed: its verdict, its approval, and its result.
 
-    `approval_id` names a request that is still pending.
+    `approval_id` names a request that is still pending. `expected` is what it will do, with every
+    argument filled in. `by_hand` is the command line with which a person runs a change that the
+    mode observe only proposed.
     """
 
     command: str
@@ -30,6 +34,8 @@ class ProposedAction:
     approval: str = ""
     approval_id: str = ""
     result: str = ""
+    expected: str = ""
+    by_hand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,39 @@ def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:
                     level=str(payload["level"]),
                     risk=str(payload["risk"]),
                     reversible=payload.get("reversible"),
+                    expected=str(payload["action"].get("expected", "")),
                 )
         elif entry.kind is Kind.REFUSED and payload.get("action", proposal) != proposal:
             pass  # refused before it was judged: it says nothing of the action before it
         elif is_change and action is not None:
             action = _follow_action(action, entry)
+            if "Proposed only" in action.result:
+                line = command_by_hand(from_json(Action, proposal), ticket.subject)
+                action = replace(action, by_hand=line)
     return TicketBrief(
         headline_of(ticket, diagnosis), diagnosis, action, fold_findings(ticket.violations), proof
     )
+
+
+def command_by_hand(action: Action, subject: str) -> str:
+    """The command line with which a person runs an action of an agent, after approval."""
+    words = ["operator", "exec" if action.tool == SHELL else "tools"]
+    words += ["run", action.tool] if action.tool != SHELL else []
+    words += ["--subject", subject, "--mode", "approve"]
+    target = action.target or str(action.arguments.get("target", ""))
+    words += ["--target", target] if target else []
+    if action.tool == SHELL:
+        return shlex.join([*words, "--", action.command])
+    for name, value in sorted(action.arguments.items()):
+        if name == "target":
+            continue
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, Mapping):
+                words += [each for key in item for each in ("--arg", f"{name}={key}={item[key]}")]
+            else:
+                text = str(item).lower() if isinstance(item, bool) else str(item)
+                words += ["--arg", f"{name}={text}"]
+    return shlex.join(words)
 
 
 def _follow_action(action: ProposedAction, entry: Entry) -> ProposedAction:

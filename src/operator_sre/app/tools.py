@@ -64,6 +64,7 @@ def show_tool(app: App, tool: str, subject: str = "") -> Offered:
 
 async def propose_call(app: App, call: Call) -> Wanted:
     """The call for the gate; one error lists everything that is wrong with it."""
+    call = _read_target(app, call)
     wanted = Wanted(
         call=Action(call.tool, {}, target=call.target, reasoning=call.reason),
         subject=call.subject,
@@ -85,6 +86,27 @@ async def propose_call(app: App, call: Call) -> Wanted:
         mistakes = Invalid(call.tool, (*errors, *wrong)).sentence
         raise UsageError(mistakes, next_step=f"See: operator tools show {call.tool}")
     return replace(wanted, call=found)
+
+
+def _read_target(app: App, call: Call) -> Call:
+    """The call with `target=NAME` among its texts read as its target, as `--target NAME` is."""
+    named = [pair.partition("=")[2] for pair in call.pairs if pair.startswith("target=")]
+    if not named:
+        return call
+    _, controls = controls_for(
+        app,
+        Wanted(call=Action(call.tool, {}), subject=call.subject, target=call.target or named[0]),
+    )
+    parameter = controls.registry.get_tool(call.tool).spec.parameter("target")
+    if parameter is not None and parameter.infers != "target":
+        return call
+    if len({*named, call.target} - {""}) > 1:
+        raise UsageError(
+            f"{call.tool}: 'target' is given twice.",
+            next_step="Give it once: --target NAME, or --arg target=NAME.",
+        )
+    pairs = tuple(pair for pair in call.pairs if not pair.startswith("target="))
+    return replace(call, target=named[0], pairs=pairs)
 
 
 def call_document(app: App, executed: Execution) -> dict[str, Any]:

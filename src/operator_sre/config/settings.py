@@ -173,7 +173,7 @@ _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE", "OPERATOR_
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The effective settings, and where each came from."""
+    """The effective settings, and where each came from; `written` has each as it was written."""
 
     values: Mapping[str, Any]
     sources: Mapping[str, str]
@@ -182,6 +182,7 @@ class Config:
     triggers: tuple[Trigger, ...] = ()
     notices: NoticeConfig = field(default_factory=NoticeConfig)
     models: tuple[ModelConfig, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -259,6 +260,7 @@ def load_config(
     ]
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    written: dict[str, str] = {}
     for setting in SETTINGS:
         text, source = setting.default, "default"
         for where, layer in layers:
@@ -266,6 +268,7 @@ def load_config(
                 text, source = layer[setting.name], where
         try:
             values[setting.name], sources[setting.name] = setting.parse(text), source
+            written[setting.name] = text
         except ValueError as error:
             shown = "its value" if setting.secret else repr(text)
             raise ConfigError(
@@ -283,7 +286,9 @@ def load_config(
     model_named(values["model"], models, words=(AUTO, REASONER), setting="model")
     model_named(values["summary_model"], models, words=(AUTO, RULE), setting="summary_model")
     known = subjects_of(subjects, file)
-    config = Config(values, sources, known, file, triggers, notices, models)
+    # Resolved from more than one source.
+    written |= {name: str(values[name]) for name in ("home", "mode")}
+    config = Config(values, sources, known, file, triggers, notices, models, written)
     # A user who can write there decides what has been approved.
     must_be_trusted(config.store if isinstance(config.store, Path) else config.home, ConfigError)
     return config

@@ -131,6 +131,10 @@ class Gate:
         case = _case(verdict, ticket, requester, subject)
         if ticket is None:
             case = replace(case, run=run, epoch=epoch)
+        return await self._decide(case)
+
+    async def _decide(self, case: _Case) -> Permit | Result:
+        verdict = case.verdict
         await self.journal.append(case.draft(Kind.VERDICT, verdict))
         refusal = self._forbidden(case) or self._never(verdict)
         held = Held() if refusal else await self._apply_restraint(case)
@@ -249,6 +253,11 @@ class Gate:
         )
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
         approval = await asking.ask(wanted, lambda approval: self._why_outdated(case, approval))
+        if approval.state is ApprovalState.SUPERSEDED and self._is_of_another_mode(verdict):
+            # Nobody has to answer what the new mode decides: it runs, is only proposed, or is
+            # requested again.
+            again = self.judge(verdict.action, case.requester)
+            return await self._decide(replace(case, verdict=again))
         if approval.state is not ApprovalState.APPROVED:
             reason = f": {approval.reason}" if approval.reason else ""
             return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
@@ -272,10 +281,21 @@ class Gate:
         """What has changed in the rules or the target since the request, or nothing."""
         now = self.judge(case.verdict.action, case.requester)
         if now != case.verdict:
+            if self._is_of_another_mode(case.verdict):
+                return f"the mode has changed to {self.policy().mode}"
             return "the policy has changed"
         if self._binding(now) != approval.binding:
             return "the target has changed since the request"
         return ""
+
+    def _is_of_another_mode(self, verdict: Verdict) -> bool:
+        """Whether the policy differs in its mode alone from that of an earlier verdict."""
+        policy = self.policy()
+        return any(
+            replace(policy, mode=mode).digest == verdict.policy_digest
+            for mode in Mode
+            if mode is not policy.mode
+        )
 
     def _permit(self, case: _Case, binding: Binding, expires_at: datetime) -> Permit:
         return Permit(

@@ -16,9 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from operator_protocols.domain.cursor import Cursor
+from operator_protocols.domain.diagnosis import Diagnosis
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.errors import MissingExtraError, OperatorError
 from operator_protocols.ports import Approvals, Clock, Cursors, Entries, Tickets
+from operator_sre.codec import from_json
 from operator_sre.notify.notice import KINDS, Event, Message, Notice, Quiet, message_of, notice_of
 
 __all__ = ["PREFIX", "AppriseChannel", "Channel", "Follower", "Terms", "channels_of"]
@@ -33,6 +36,7 @@ RENEW_S = 10.0
 AWAY_S = 5.0
 PAGE = 500
 NOTICES_MAX = 500
+DIAGNOSES_MAX = 10
 ATTEMPTS_MAX = 5
 BACK_OFF_S = 1.0
 HOUR_S = 3600.0
@@ -202,10 +206,21 @@ class Follower:
                     request = entry.payload.get("approval", entry.payload)
                     name = request.get("id") if isinstance(request, Mapping) else None
                     approval = self.approvals.get(name) if isinstance(name, str) else None
-                    notice = notice_of(entry, ticket, approval)
+                    notice = notice_of(entry, ticket, approval, self._find_diagnosis(entry))
                     if notice and notice.severity >= self.terms.min_severity:
                         notices.append(notice)
         return notices, seq
+
+    def _find_diagnosis(self, entry: Entry) -> Diagnosis | None:
+        """The newest diagnosis of the run that an entry belongs to, as of that entry."""
+        if entry.ticket is None:
+            return None
+        known = self.entries.newest(limit=DIAGNOSES_MAX, ticket=entry.ticket, kind=Kind.DIAGNOSIS)
+        newest = next((found for found in known if found.seq < entry.seq), None)
+        # A diagnosis that was purged says nothing any more.
+        return (
+            from_json(Diagnosis, newest.payload) if newest and "cause" in newest.payload else None
+        )
 
     async def _deliver(
         self,

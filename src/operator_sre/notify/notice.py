@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
+from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.permit import Approval
@@ -20,6 +21,9 @@ from operator_protocols.domain.ticket import Ticket
 __all__ = ["KINDS", "Event", "Message", "Notice", "Quiet", "message_of", "notice_of", "quiet_of"]
 
 SHOWN_MAX = 20
+VIOLATIONS_SHOWN_MAX = 3
+TICKETS_NAMED_MAX = 8
+TICKETS_LISTED_MAX = 50
 TITLE_CHARACTERS_MAX = 150
 TEXT_CHARACTERS_MAX = 400
 _WORDS = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: ([A-Za-z0-9_+/-]{1,64}))?")
@@ -47,7 +51,7 @@ KINDS = {
 class Notice:
     """One thing to hear of: a headline, what is behind it, and the command to type next.
 
-    `page` is where it is shown in the web console.
+    `page` is where it is shown in the web console, `ticket` the number of its ticket, if any.
     """
 
     event: Event
@@ -57,6 +61,7 @@ class Notice:
     command: str
     at: datetime
     page: str = ""
+    ticket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,16 @@ class Message:
     body: str
 
 
-def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) -> Notice | None:
-    """The notice of an entry; None for most. An unknown approval is critical."""
+def notice_of(
+    entry: Entry,
+    ticket: Ticket | None,
+    approval: Approval | None,
+    diagnosis: Diagnosis | None = None,
+) -> Notice | None:
+    """The notice of an entry; None for most. An unknown approval is critical.
+
+    `diagnosis` is the newest one of the ticket.
+    """
     event = KINDS.get(entry.kind)
     if event is None:
         return None
@@ -82,31 +95,51 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
         if approval is not None:
             subject, target = approval.subject, approval.action.target
             lines.append(f"{f'{subject} / {target}' if subject else 'machine'}: {command}")
+            if approval.action.expected:
+                lines.append(f"expects: {approval.action.expected}")
             lines.append(f"risk {approval.risk}: {approval.explanation}")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
             lines.append(f"because: {payload.get('reason', 'no decision in time')}")
         if ticket is not None:
-            lines.append(f"for ticket {ticket.id}: {ticket.summary}")
-        headline = f"approval {'still ' if louder else ''}needed: {command}"
+            lines.append(f"for ticket {ticket.id} ({severity}): {ticket.summary}")
+            lines += _describe_break(ticket) + _describe_diagnosis(diagnosis)
+        of = f" ({severity})" if ticket is not None else ""
+        headline = f"approval {'still ' if louder else ''}needed{of}: {command}"
         command, page = f"operator approvals approve {name}", f"/approvals/{quote(name, safe='')}"
     elif ticket is None:  # its story has been purged since
         return None
     else:
-        for violation in ticket.violations[:3]:
-            lines.append(
-                f"{ticket.subject} / {violation.target}: {violation.invariant}: {violation.detail}"
-            )
-        if len(ticket.violations) > 3:
-            lines.append(f"and {len(ticket.violations) - 3} more violations")
+        lines += _describe_break(ticket)
         if event is Event.OPENED:
             since = min(violation.since for violation in ticket.violations)
             lines.append(f"since {since:%Y-%m-%d %H:%M:%S} UTC")
         else:
+            lines += _describe_diagnosis(diagnosis)
             lines.append(f"because: {payload.get('reason', '')}")
         headline = f"ticket {ticket.id} {event.value} ({severity}): {ticket.summary}"
         command, page = f"operator tickets show {ticket.id}", f"/tickets/{ticket.id}"
-    return Notice(event, severity, headline, tuple(lines), command, entry.at, page)
+    number = ticket.id if ticket is not None else None
+    return Notice(event, severity, headline, tuple(lines), command, entry.at, page, number)
+
+
+def _describe_break(ticket: Ticket) -> list[str]:
+    lines = [
+        f"{ticket.subject} / {violation.target}: {violation.invariant}: {violation.detail}"
+        for violation in ticket.violations[:VIOLATIONS_SHOWN_MAX]
+    ]
+    more = len(ticket.violations) - VIOLATIONS_SHOWN_MAX
+    return [*lines, f"and {more} more violations"] if more > 0 else lines
+
+
+def _describe_diagnosis(diagnosis: Diagnosis | None) -> list[str]:
+    if diagnosis is None:
+        return []
+    sure = f"{min(diagnosis.confidence, 0.999):.1%}"
+    return [
+        f"diagnosis: {diagnosis.summary} (confidence {sure})",
+        f"proposed: {diagnosis.choice}",
+    ]
 
 
 def message_of(
@@ -136,13 +169,23 @@ def message_of(
             lines.append(f"{web_url}{notice.page}")
         parts.append("\n  ".join(lines))
     if len(notices) > SHOWN_MAX:
-        parts.append(f"and {len(notices) - SHOWN_MAX} more: operator tickets list")
+        more = notices[SHOWN_MAX:]
+        tickets_left = {notice.ticket: _clean(notice.headline) for notice in more if notice.ticket}
+        listed = list(tickets_left.values())[:TICKETS_LISTED_MAX]
+        parts.append("\n  ".join([f"and {len(more)} more: operator tickets list", *listed]))
     if len(notices) == 1:
         headline = _clean(notices[0].headline)
     else:
         counts = Counter(notice.event for notice in notices)
         words = {event: event.value.replace("_", " ") for event in Event}
         headline = ", ".join(f"{counts[event]} {words[event]}" for event in Event if counts[event])
+        worst = max(notice.severity for notice in notices)
+        tickets = sorted({notice.ticket for notice in notices if notice.ticket is not None})
+        if tickets:
+            named = ", ".join(map(str, tickets[:TICKETS_NAMED_MAX]))
+            left = len(tickets) - TICKETS_NAMED_MAX
+            named += f" and {left} more" if left > 0 else ""
+            headline += f" ({worst}): ticket{'s' * (len(tickets) > 1)} {named}"
     title = f"{'[again] ' if again else ''}Operator: {headline}"
     return Message(title[:TITLE_CHARACTERS_MAX], "\n\n".join(parts))
 

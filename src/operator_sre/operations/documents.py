@@ -31,6 +31,7 @@ from operator_protocols.domain.workflow import WorkflowRecord
 from operator_sre.app import (
     bundles,
     description,
+    discovery,
     doctor,
     health,
     hub,
@@ -203,6 +204,7 @@ DOCUMENTS: dict[str, Shape] = {
             {"command": str, "schema": Mapping[str, Any]},
         )
     ),
+    "discover": {"discovery": discovery.Discovery, "written": discovery.WrittenSubjects | None},
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
     "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
     "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
@@ -275,12 +277,28 @@ DOCUMENTS: dict[str, Shape] = {
     "secrets set": _SECRET,
     "secrets test": {"name": str, "tested": list[secrets.TriedSecret]},
     "secrets unbind": _SECRETS,
-    "store backup": {"backup": {"file": str, "entries": int, "head": str, "size_bytes": int}},
+    "store backup": {
+        "backup": {
+            "file": str,
+            "entries": int,
+            "head": str,
+            "size_bytes": int,
+            "keys": tuple[str, ...],
+        }
+    },
     "store check": {"sound": bool, "report": CheckReport},
     "store migrate": {"before": int, "after": int, "backup": str | None},
     "store purge": {"purged": int, "recorded": int | None, "gone": bool},
     "store rebuild": {"differences": list[Difference]},
-    "store restore": {"restored": {"entries": int, "head": str, "saved": str | None}},
+    "store restore": {
+        "restored": {
+            "entries": int,
+            "head": str,
+            "saved": str | None,
+            "keys": tuple[str, ...],
+            "missing": tuple[str, ...],
+        }
+    },
     "subjects check": {"health": Health, "sightings": list[CheckResult]},
     "subjects history": OneOf(({"history": subjects.HistoryView}, {"replay": subjects.Replayed})),
     "subjects init": {"written": description.Written},

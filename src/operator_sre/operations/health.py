@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from operator_protocols.domain.watcher import Watcher
 from operator_sre.app.health import HealthView, SubjectHealth
 from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.contract import SCHEMA_VERSION
@@ -14,6 +15,7 @@ from operator_sre.operations.operation import Operation, Request, Route, View
 __all__ = ["OPERATIONS", "HealthDocument", "health_lines"]
 
 TROUBLES_MAX = 12
+WATCHED_NAMED_MAX = 5
 
 
 class ShowHealth(Request, frozen=True):
@@ -33,7 +35,7 @@ def health_lines(view: HealthView) -> View:
     if not view.subjects:
         start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
         return ["No subjects.", start, ""]
-    watchers = ", ".join(watcher.worker for watcher in view.watchers)
+    watchers = ", ".join(map(_name_watcher, view.watchers))
     unwatched = "NO MONITOR IS RUNNING: start operator monitor run --all"
     by = f"watched by {watchers}" if watchers else unwatched
     lines = [f"{view.at:%Y-%m-%d %H:%M:%S} UTC  {view.health.upper()}  {by}", ""]
@@ -42,6 +44,17 @@ def health_lines(view: HealthView) -> View:
     if view.silences:
         lines.append(f"{plural(len(view.silences), 'silence')}; see: operator silences list")
     return lines
+
+
+def _name_watcher(watcher: Watcher) -> str:
+    """The process that watches: its pid and host, since when, and the subjects it watches."""
+    host, _, rest = watcher.worker.rpartition(":")
+    pid = rest.partition("-")[0]
+    process = f"process {pid} on {host}" if host and pid.isdigit() else watcher.worker
+    names = ", ".join(watch.subject for watch in watcher.watches[:WATCHED_NAMED_MAX])
+    more = len(watcher.watches) - WATCHED_NAMED_MAX
+    names += f" and {more} more" if more > 0 else ""
+    return f"{process} since {watcher.started_at:%m-%d %H:%M}" + (f" ({names})" if names else "")
 
 
 def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:

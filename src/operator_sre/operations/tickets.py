@@ -213,11 +213,13 @@ def _details(found: TicketDocument, now: datetime) -> View:
         undo = {True: ", reversible", False: ", not reversible", None: ""}[action.reversible]
         verdict = f"{action.level.upper()}, risk {action.risk}{undo}"
         facts.append(("ACTION", f"{action.command}  ({verdict})"))
+        facts.append(("EXPECTS", action.expected))
         facts.append(("APPROVAL", action.approval))
         if action.approval_id:
             facts.append(("", f"Approve: operator approvals approve {action.approval_id}"))
             facts.append(("", f"Details: operator approvals show {action.approval_id}"))
         facts.append(("RESULT", action.result))
+        facts.append(("RUN IT", action.by_hand))
     facts += [("PROPOSED", brief.recommendation), ("PROOF", brief.proof)]
     if diagnosis is not None:
         facts += _label("EVIDENCE", [evidence.sentence for evidence in diagnosis.evidence])

@@ -46,6 +46,10 @@ def test_every_setting_is_shown_with_its_source(warm: Warm, tmp_path: Path) -> N
     text = _run(warm, "config", "show", cwd=below, environ=environ).out
     assert text.startswith("SETTING")
     assert all(setting.name in text and setting.meaning in text for setting in SETTINGS)
+    shown = {words[0]: words[1] for words in map(str.split, text.splitlines()[1:])}
+    # As they were written: 7 and not 7.0, 0 and not False.
+    written = {"interval_s": "7", "timeout_s": "3", "two_person": "0", "tokens_per_day": "2000000"}
+    assert {name: shown[name] for name in written} == written
 
 
 def test_the_home_is_the_users_state_directory_unless_it_is_named(

@@ -37,7 +37,9 @@ def _policy(home: Home, text: str) -> None:
 
 def _asking(home: Home) -> tuple[Running, Approval]:
     """A command that waits for a person, and its request."""
-    running = home.fork("exec", "mkdir zz", "--mode", "approve", "--reason", "it is full")
+    running = home.fork(
+        "exec", "mkdir zz", "--mode", "approve", "--reason", "it is full", "--wait", "60"
+    )
     eventually(lambda: "Ctrl-C" in running.said, "it says what it waits for")
     (asked,) = home.store.approvals.find(states=[ApprovalState.PENDING])
     return running, asked
@@ -175,6 +177,21 @@ def test_a_yes_lets_it_run_once(home: Home) -> None:
     assert (home.cwd / "zz").is_dir()
     (call,) = home.entries(Kind.TOOL_CALL)
     assert call.actor.id == ME
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)], ids=["text", "json"])
+def test_without_a_terminal_nobody_is_waited_for_and_the_way_to_approve_is_told(
+    home: Home, as_json: tuple[str, ...]
+) -> None:
+    done = home.run("exec", "mkdir zz", "--mode", "approve", *as_json)
+    assert done.code == 4
+    told = done.json["explanation"] if as_json else done.err
+    assert "Approval required: nothing ran" in told
+    assert "--wait 300" in told
+    (asked,) = home.store.approvals.find()
+    assert (asked.state, asked.decided_by) == (ApprovalState.WITHDRAWN, ME)
+    assert not (home.cwd / "zz").exists()
+    assert home.entries(Kind.TOOL_CALL) == []
 
 
 def test_a_no_is_told_with_its_reason(home: Home) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -123,6 +124,39 @@ def test_a_backup_goes_to_another_home_and_back(run: Run, home: Path, tmp_path: 
     assert replaced["head"] == saved.json["backup"]["head"]
     assert Path(replaced["saved"]).parent == home / "backups"
     assert "The previous store is in" in run("restore", str(file), "--force").out
+
+
+def test_a_backup_with_a_passphrase_brings_every_key_and_without_it_says_what_is_missing(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    word, file, new = tmp_path / "word", tmp_path / "saved.db", tmp_path / "new"
+    word.write_text("correct horse battery\n")
+    for name in ("ledger.key", "vault.key", "redaction.key"):
+        if not (home / name).exists():
+            (home / name).write_bytes(os.urandom(32))
+            (home / name).chmod(0o600)
+    wanted = {name: (home / name).read_bytes() for name in ("ledger.key", "vault.key")}
+    told = run("backup", str(file), "--passphrase-file", str(word), "--json").json["backup"]
+    assert {"ledger key", "vault key"} <= set(told["keys"])
+    assert all(key not in file.read_bytes() for key in wanted.values()), "they are sealed"
+    wrong = tmp_path / "wrong"
+    wrong.write_text("correct horse batterx\n")
+    refused = run("restore", str(file), "--passphrase-file", str(wrong), at=new)
+    assert (refused.code, "The passphrase is wrong" in refused.err) == (2, True)
+    assert not (new / "operator.db").exists()
+    bare = run("restore", str(file), at=tmp_path / "bare")
+    (sentence,) = [line for line in bare.out.splitlines() if line.startswith("Missing: ")]
+    assert "no vault key (sealed contents of the ledger cannot be read)" in sentence
+    assert "with --force and the passphrase" in sentence
+    again = run(
+        "restore", str(file), "--force", "--passphrase-file", str(word), at=tmp_path / "bare"
+    )
+    assert (again.code, "Missing" in again.out) == (0, False)
+    whole = run("restore", str(file), "--passphrase-file", str(word), "--json", at=new)
+    assert whole.json["restored"]["missing"] == []
+    for place in (new, tmp_path / "bare"):
+        assert {name: (place / name).read_bytes() for name in wanted} == wanted
+        assert all((place / name).stat().st_mode & 0o077 == 0 for name in wanted)
 
 
 def _confirmations(home: Path) -> list[tuple[str, str, bool, str]]:

@@ -92,7 +92,7 @@ def test_people_see_the_difference_and_a_yes_writes_it(home: Home) -> None:
     assert "          -listen 80\n          +listen 81\n" in dry.out
     told = home.run(*line, "--dry-run", "--json").json
     assert (told["ran"], told["way"], told["writes"]) == (False, "proposes", [str(file)])
-    running = home.start(*line, "--mode", "approve")
+    running = home.start(*line, "--mode", "approve", "--wait", "60")
     eventually(lambda: "Ctrl-C" in running.said, "it says what it waits for")
     (asked,) = home.store.approvals.find(states=[ApprovalState.PENDING])
     assert "          +listen 81\n" in home.run("approvals", "show", asked.id).out

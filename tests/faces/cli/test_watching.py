@@ -48,7 +48,7 @@ def test_health_is_loud_when_nobody_watches_and_quiet_when_all_is_well(shop: Hom
     assert "UNKNOWN  shop" in loud.out
     _healthy(shop)
     well = shop.run("health")
-    assert (well.code, "watched by here:1" in well.out) == (0, True)
+    assert (well.code, "watched by process 1 on here since " in well.out) == (0, True)
     told = shop.run("health", "--json").json["health"]
     assert (told["health"], told["fine"], told["subjects"][0]["subject"]) == (
         "healthy",

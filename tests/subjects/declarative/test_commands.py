@@ -178,7 +178,12 @@ async def test_a_lever_is_a_typed_tool_that_says_what_it_runs(tmp_path: Path) ->
     tools = levers(tmp_path, None)
     assert set(tools) == {"restart_node", "stop", "scale", "label", "wipe"}
     spec = tools["restart_node"].spec
-    assert spec.sentence == "Start it anew: it runs `sh restart.sh '{target}' '{port}'`."
+    assert spec.sentence == "Start it anew."
+    assert spec.expected == "It runs `sh restart.sh '{target}' '{port}'`."
+    restart = tools["restart_node"]
+    assert isinstance(restart, Preparing)
+    prepared = await restart.prepare({"target": "web-1"})
+    assert prepared.expected == "It runs `sh restart.sh web-1 81`."
     assert (spec.risk, spec.changes, spec.reversible) == (Risk.LOW, True, True)
     assert (spec.ends, spec.undo, spec.timeout_s) == (("process_dead",), "stop", 5.0)
     assert spec.source is ToolSource.SUBJECT

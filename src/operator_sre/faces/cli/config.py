@@ -40,7 +40,11 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         ]
         print_json({"settings": settings, "subjects": subjects})
         return
-    print_table(("setting", "value", "source", "meaning"), rows)
+    shown_rows = [
+        (name, value if value == "(set, hidden)" else config.written[name] or "-", source, meaning)
+        for name, value, source, meaning in rows
+    ]
+    print_table(("setting", "value", "source", "meaning"), shown_rows)
     for name, targets in subjects.items():
         print_lines([clean(f"subject {name}: {', '.join(targets)}")])
 

@@ -8,6 +8,7 @@ __all__ = ["EXTRAS", "NOUNS", "SENTENCES"]
 NOUNS = {
     "demo": "operator_lab.cli.demo",
     "init": "operator_sre.faces.cli.project",
+    "discover": "operator_sre.faces.cli.discover",
     "doctor": "operator_sre.faces.cli.project",
     "up": "operator_sre.faces.cli.up",
     "monitor": "operator_sre.faces.cli.monitor",
@@ -69,6 +70,7 @@ EXTRAS = {"demo": "demo", "deploy": "lab", "eval": "evals", "lab": "lab"}
 SENTENCES = {
     "demo": "Start a real cluster, break it, and watch Operator repair it.",
     "init": "Create a project: settings, a policy and a first subject.",
+    "discover": "Find what runs on this machine, propose subjects, and write them after a yes.",
     "doctor": "Check that this machine can run Operator.",
     "up": "Monitor subjects and work on tickets until stopped.",
     "monitor": "Check subjects and open tickets.",

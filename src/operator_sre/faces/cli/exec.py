@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +23,28 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["document", "exec_", "execute", "foresee"]
+__all__ = ["WaitOption", "document", "exec_", "execute", "foresee", "patience"]
 
 SECONDS_MAX = 600
 NOBODY_READS_S = 0.5
+
+
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=86_400,
+        help="Seconds to wait for approval; by default until the request expires, and 0 without"
+        " a terminal.",
+    ),
+]
+
+
+def patience(wait: float | None) -> float | None:
+    """How long to wait for approval: as requested; without a terminal, not at all by default."""
+    if wait is None and not (sys.stdin.isatty() or sys.stderr.isatty()):
+        return 0.0
+    return wait
 
 
 def exec_(
@@ -60,12 +79,13 @@ def exec_(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would happen, without running it.")
     ] = False,
+    wait: WaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a command through the gate: judged, permitted and recorded.
 
     The exit code is that of the command; 124 on timeout, 3 if the policy blocks it, 4 if it was not
-    approved, 130 if you stopped it with Ctrl-C.
+    approved, 130 if you stopped it with Ctrl-C. Without a terminal it does not wait for approval.
     """
     from operator_sre.app.commands import Wanted
     from operator_sre.app.system import venv_warnings
@@ -92,7 +112,8 @@ def exec_(
         _schedule(config, wanted, at, as_json=as_json)
         return
     here = f" --home {shlex.quote(context.obj.home)}" if context.obj.home else ""
-    executed = execute(config, wanted, () if as_json else warnings, here, live=not as_json)
+    shown = () if as_json else warnings
+    executed = execute(config, wanted, shown, here, live=not as_json, wait_s=patience(wait))
     if as_json:
         print_json({**document(executed), "warnings": warnings})
     raise typer.Exit(executed.exit_code)
@@ -139,7 +160,13 @@ def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_jso
 
 
 def execute(
-    config: Config, wanted: Wanted, warnings: tuple[str, ...], here: str, *, live: bool
+    config: Config,
+    wanted: Wanted,
+    warnings: tuple[str, ...],
+    here: str,
+    *,
+    live: bool,
+    wait_s: float | None = None,
 ) -> Execution:
     """Run the command and show its output while it runs."""
     from operator_sre.app.commands import execute_command
@@ -156,6 +183,8 @@ def execute(
 
     def announce(approval: Approval) -> None:
         screen.say(f"{approval.level}, risk {approval.risk}: {approval.explanation}")
+        if wait_s == 0:
+            return  # what it says at its end is how to approve it
         screen.say(
             f"Pending approval. Approve it with: operator approvals approve {approval.id}{here}"
         )
@@ -163,7 +192,9 @@ def execute(
 
     async def work(app: App) -> Execution:
         watch = screen.show if live else None
-        doing = execute_command(app, wanted, on_request=announce, watch=watch, began=began.append)
+        doing = execute_command(
+            app, wanted, on_request=announce, watch=watch, began=began.append, wait_s=wait_s
+        )
         works.append(asyncio.ensure_future(doing))
         try:
             return await works[0]

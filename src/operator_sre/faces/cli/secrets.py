@@ -158,7 +158,7 @@ def lease(
     from operator_sre.app.persons import myself
     from operator_sre.app.secrets import Lease, lease_asked, lease_draft, lease_secret, seconds_of
     from operator_sre.app.wiring import open_app
-    from operator_sre.faces.cli.exec import document, execute
+    from operator_sre.faces.cli.exec import document, execute, patience
 
     wanted = Lease(name, command, variable, in_file, seconds_of(span))
     config = keep_quiet(config_of(context))
@@ -174,7 +174,7 @@ def lease(
         reason=f"It is leased the secret {name!r} as {variable}.",
     )
     with lease_secret(config, wanted):
-        done = execute(config, line, (), "", live=not as_json)
+        done = execute(config, line, (), "", live=not as_json, wait_s=patience(None))
     if as_json:
         print_json(document(done))
     raise typer.Exit(done.exit_code)

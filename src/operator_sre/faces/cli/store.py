@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_protocols.errors import StoreError
+from operator_protocols.errors import StoreError, UsageError
 from operator_sre.faces.cli.consent import (
     NEEDS_A_PERSON,
     ConfirmationOption,
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="Check, back up and migrate the store.", no_args_is_help=True)
+PASSPHRASE_BYTES_MAX = 4096
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option(help="Read the passphrase of the keys from this file; a terminal asks for it."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing data.")]
 
 
@@ -71,23 +76,31 @@ def backup(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
     force: ForceOption = False,
+    passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Back up the store to one file and verify it."""
+    """Back up the store, and with a passphrase the keys of the home, to one file and verify it."""
+    from operator_sre.app.sealed_keys import seal_keys
     from operator_sre.app.store import backup_store
 
+    config = config_of(context)
+    passphrase = _read_passphrase(passphrase_file, again=True, asks=not as_json)
     with progress("saved") as tell:
-        done = backup_store(config_of(context), file, force=force, progress=tell)
+        done = backup_store(config, file, force=force, progress=tell)
+    keys = seal_keys(config, file, passphrase) if passphrase is not None else ()
     if as_json:
         saved = {"file": str(done.path), "entries": done.entries, "head": done.head}
-        print_json({"backup": saved | {"size_bytes": done.size_bytes}})
+        print_json({"backup": saved | {"size_bytes": done.size_bytes, "keys": keys}})
         return
     where = clean(str(done.path))
     print_lines(
         [
             f"Saved {done.entries} entries, {_size(done.size_bytes)}, head {done.head[:16]}"
             f" to {where}.",
-            "The keys are not in it: keep ledger.key and vault.key of the home as well.",
+            f"Sealed with the passphrase: {', '.join(keys)}."
+            if keys
+            else "The keys are not in it: keep ledger.key and vault.key of the home as well, or"
+            " use --passphrase-file.",
         ]
     )
 
@@ -100,19 +113,24 @@ def restore(
     reason: ReasonOption = "",
     propose: ProposeOption = False,
     confirmation: ConfirmationOption = "",
+    passphrase_file: PassphraseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty store; --force saves and replaces existing data."""
+    from operator_sre.app.sealed_keys import has_sealed_keys, missing_sentence, return_keys
     from operator_sre.app.store import restore_store
 
+    config, sealed = config_of(context), has_sealed_keys(file)
+    passphrase = _read_passphrase(passphrase_file, again=False, asks=sealed and not as_json)
     means = force or propose
     unrecorded = (
         _mean_it(context, file, propose=propose, given=confirmation, as_json=as_json)
         if means
         else None
     )
+    keys = return_keys(config, file, passphrase, force=force)
     with progress("restored") as tell:
-        done = restore_store(config_of(context), file, force=force, progress=tell, reason=reason)
+        done = restore_store(config, file, force=force, progress=tell, reason=reason)
     if unrecorded is not None:
         from operator_sre.app.confirmations import record_applied
         from operator_sre.app.wiring import open_app
@@ -123,11 +141,37 @@ def restore(
             run_until_stopped(record_applied(app, unrecorded, why=why))
     saved = str(done.saved) if done.saved else None
     if as_json:
-        print_json({"restored": {"entries": done.entries, "head": done.head, "saved": saved}})
+        restored = {"entries": done.entries, "head": done.head, "saved": saved}
+        print_json({"restored": restored | {"keys": keys.written, "missing": keys.missing}})
         return
     print_lines([f"Restored {done.entries} entries, head {done.head[:16]}."])
+    if keys.written:
+        print_lines([f"Restored the {', '.join(keys.written)}."])
+    if sentence := missing_sentence(keys.missing, sealed=sealed):
+        print_lines([sentence])
     if saved:
         print_lines([f"The previous store is in {clean(saved)}."])
+
+
+def _read_passphrase(file: Path | None, *, again: bool, asks: bool) -> str | None:
+    """The passphrase of a file, or of a person at a terminal; None to leave the keys out."""
+    if file is not None:
+        try:
+            with file.open("rb") as stream:
+                text = stream.read(PASSPHRASE_BYTES_MAX).decode().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"{str(file)!r} cannot be read: {error}.", next_step="Name a text file."
+            ) from None
+        return text
+    if not asks or not sys.stdin.isatty():
+        return None
+    import getpass
+
+    said = getpass.getpass("Passphrase for the keys (empty: without keys): ", stream=sys.stderr)
+    if said and again and getpass.getpass("Again: ", stream=sys.stderr) != said:
+        raise UsageError("The two passphrases differ.", next_step="Nothing was saved; try again.")
+    return said or None
 
 
 def _mean_it(

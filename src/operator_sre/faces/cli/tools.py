@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.exec import document, execute, foresee
+from operator_sre.faces.cli.exec import WaitOption, document, execute, foresee, patience
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, keep_quiet
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.signals import run_until_stopped
@@ -89,6 +89,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would happen, without running it.")
     ] = False,
+    wait: WaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool through the gate: validated, judged, permitted and recorded.
@@ -108,7 +109,7 @@ def run(
         foresee(config, wanted, (), as_json=as_json)
         return
     here = f" --home {shlex.quote(context.obj.home)}" if context.obj.home else ""
-    executed = execute(config, wanted, (), here, live=not as_json)
+    executed = execute(config, wanted, (), here, live=not as_json, wait_s=patience(wait))
     if as_json:
         with look_at_app(config) as open_home:
             print_json({**document(executed), **call_document(open_home, executed)})

@@ -34,10 +34,9 @@ def spec_of(lever: Lever) -> ToolSpec:
     repairs nothing specific needs approval whatever its risk.
     """
     target = Parameter("target", "the target", infers="target")
-    where = f" at {lever.at}" if lever.at else ""
     return ToolSpec(
         name=lever.tool,
-        sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`{where}.",
+        sentence=f"{lever.sentence.rstrip('.')}.",
         parameters=(target, *lever.parameters),
         risk=lever.risk if lever.is_tied or lever.risk is not Risk.LOW else Risk.MEDIUM,
         changes=True,
@@ -45,7 +44,7 @@ def spec_of(lever: Lever) -> ToolSpec:
         source=ToolSource.SUBJECT,
         idempotent=lever.idempotent,
         undo=lever.undo,
-        expected=lever.expected,
+        expected=_explain(str(lever.command), lever),
         timeout_s=lever.timeout_s,
         ends=lever.ends,
         verify=f"These hold: {', '.join(lever.proves)}." if lever.proves else "",
@@ -54,6 +53,11 @@ def spec_of(lever: Lever) -> ToolSpec:
         requires=lever.requires,
         on=tuple(sorted(lever.on)),
     )
+
+
+def _explain(command: str, lever: Lever) -> str:
+    where = f" at {lever.at}" if lever.at else ""
+    return f"It runs `{command}`{where}. {lever.expected}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,8 @@ class LeverTool:
         except _Unfit as error:
             return Prepared(flaws=(str(error),))
         why = refusal(action, self.settings, reviewed=True)
-        return Prepared(flaws=(f"{why.rstrip('.')}.",) if why else ())
+        flaws = (f"{why.rstrip('.')}.",) if why else ()
+        return Prepared(expected=_explain(action.command, self.lever), flaws=flaws)
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a call whose operator is gone; it starts nothing."""

@@ -167,6 +167,11 @@ class ServerRule:
     thresholds: Thresholds
     trouble: Trouble = Trouble.NOTHING
 
+    @property
+    def sentence(self) -> str:
+        """What must hold."""
+        return _SENTENCES[self.name]
+
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for every server that it applies to."""
         for seen in observation.seen:
@@ -301,6 +306,24 @@ _RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
     ("settings_pending_restart", Severity.INFO, 30.0, _PENDING),
     ("log_size", Severity.INFO, 0.0, _LOG),
 )
+_SENTENCES: Mapping[str, str] = {
+    "server_down": "Every server answers.",
+    "disk_space": "The disk of every server has free space.",
+    "connections_near_limit": "Every server has free connections.",
+    "replica_detached": "Every replica receives WAL from a primary.",
+    "replication_lag": "Every replica keeps up with the primary.",
+    "slot_retains_wal": "No unused slot retains much WAL.",
+    "locks_waiting": "No session waits long for a lock.",
+    "idle_in_transaction": "No session stays idle in a transaction.",
+    "long_transaction": "No transaction stays open for long.",
+    "high_latency": "Every server answers quickly.",
+    "missing_index": "Large tables are read with an index.",
+    "dead_tuples": "Dead rows are vacuumed.",
+    "bad_configuration": "The configuration files contain no error.",
+    "settings_not_loaded": "The running settings are those of the configuration files.",
+    "settings_pending_restart": "No changed setting needs a restart.",
+    "log_size": "The log is not too large.",
+}
 _TROUBLES = {
     "disk_space": Trouble.NO_SPACE,
     "high_latency": Trouble.SLOW,

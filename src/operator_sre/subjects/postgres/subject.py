@@ -22,6 +22,7 @@ from operator_sre.subjects.postgres.canary import (
 )
 from operator_sre.subjects.postgres.invariants import invariants_of, symptoms_of, thresholds_of
 from operator_sre.subjects.postgres.readings import Scans, compare, rates, readings_of, scans_of
+from operator_sre.subjects.postgres.rights import missing_right
 from operator_sre.subjects.postgres.sections import OF_OTHERS, VERSION_MIN, question, sections
 from operator_sre.subjects.postgres.session import (
     ACTING,
@@ -44,7 +45,6 @@ COUNT_S = 1.5  # servers add up what their sessions did about once a second
 COUNTED_S_MIN = 2.0
 # What a server says that lives and cannot serve anybody for want of memory.
 NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
-NOT_A_MONITOR = "our role cannot see the sessions of others: GRANT pg_monitor to it"
 
 
 class Postgres(BaseSubject):
@@ -136,7 +136,8 @@ class Postgres(BaseSubject):
             answers = {
                 section: part for section, part in answers.items() if section not in OF_OTHERS
             }
-            blind |= {f"blind_{section}": NOT_A_MONITOR for section in OF_OTHERS}
+            role = session.connection.info.user
+            blind |= {f"blind_{section}": missing_right(section, role) for section in OF_OTHERS}
         readings: dict[str, Value] = {
             "reachable": True,
             "up": True,
@@ -200,6 +201,8 @@ async def _answers(
     for name, text in statements.items():
         try:
             answers[name] = await session.ask(text)
+        except errors.InsufficientPrivilege:
+            blind[f"blind_{name}"] = missing_right(name, session.connection.info.user)
         except refusals as why:
             kind = "late" if isinstance(why, errors.QueryCanceled) else "blind"
             blind[f"{kind}_{name}"] = " ".join(str(why).split())[:WHY_CHARACTERS_MAX]

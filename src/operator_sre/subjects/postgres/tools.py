@@ -21,6 +21,7 @@ from operator_protocols.kit.tool import (
     rotate_log_of,
 )
 from operator_protocols.ports import SubjectSettings, Tool
+from operator_sre.subjects.postgres.rights import MONITOR, quote_role, right_for_tool
 from operator_sre.subjects.postgres.session import (
     Refusal,
     RefusedError,
@@ -50,6 +51,7 @@ WHY_CHARACTERS_MAX = 200
 SYSTEM_FILE = "postgresql.auto.conf"
 CONFIG_BYTES_MAX = 1 << 20
 LOCK_MS_MAX = 5_000
+MAINTAIN_SINCE = 170000  # from there on a role may vacuum without owning the table
 DISTINCT_MIN = 0.5  # of its rows: from there on a column tells them apart
 
 FILE_ERRORS = """
@@ -66,6 +68,7 @@ SELECT jsonb_build_object('application', application_name, 'state', state)
 FROM pg_stat_activity
 WHERE pid = %s AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
+_SEES_ALL = "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')"
 # The statement that terminates a session checks again that it belongs to a client.
 _END = """
 SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity
@@ -108,6 +111,14 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND NOT EXISTS (
     SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
         AND i.indisvalid AND i.indpred IS NULL)
 """
+# To a role without this right VACUUM is no error: the server skips the table.
+_OWNERSHIP = """
+SELECT jsonb_build_object('owner', pg_get_userbyid(c.relowner), 'schema', n.nspname,
+    'owns', pg_has_role(current_user, c.relowner, 'USAGE'),
+    'creates', has_schema_privilege(n.oid, 'CREATE'))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
+"""
+_MAINTAINS = "SELECT has_table_privilege(%s::oid, 'MAINTAIN')"
 _UNFINISHED = """
 SELECT string_agg(indexrelid::regclass::text, ', ') FROM pg_index
 WHERE indrelid = %s AND NOT indisvalid
@@ -177,7 +188,12 @@ def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
                 elif isinstance(error, errors.QueryCanceled):
                     category = FailureCategory.TIMEOUT
                 words = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
-                raise RefusedCall(words or "The connection was lost.", category) from None
+                words = words or "The connection was lost."
+                # Nobody but a superuser may end the session of a superuser: no grant helps there.
+                if category is FailureCategory.PERMISSION and "SUPERUSER" not in words.upper():
+                    step = right_for_tool(act.__name__, login.user)
+                    words = f"{words.rstrip('.')}. {step}".strip()
+                raise RefusedCall(words, category) from None
 
         return run
 
@@ -193,6 +209,13 @@ def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
 async def _find_session(call: ServerCall, session: Session) -> Mapping[str, object]:
     found = await session.ask(_SESSION, (call.pid,))
     if not isinstance(found, Mapping):
+        if not await session.ask(_SEES_ALL):
+            grant = MONITOR.format(role=quote_role(session.connection.info.user))
+            raise RefusedCall(
+                f"{call.target.name} does not show this role the sessions of others."
+                f" Grant the missing right as a superuser: {grant}",
+                FailureCategory.PERMISSION,
+            )
         raise RefusedCall(
             f"{call.pid} is not a session of a client on {call.target.name}; nothing was done.",
             FailureCategory.NOT_FOUND,
@@ -336,6 +359,7 @@ async def disable_setting(call: ServerCall, session: Session) -> Done:
 async def create_index(call: ServerCall, session: Session) -> Done:
     """Concurrently, so that no session waits for it; the remains of a failed build are removed."""
     oid, table = await _find_table(call, session)
+    await _must_own(session, oid, table, creates=True)
     columns: Mapping[str, float] = await session.ask(_COLUMNS, (oid,)) or {}
     column = call.text("column")
     if not column:
@@ -364,6 +388,9 @@ async def vacuum_table(call: ServerCall, session: Session) -> Done:
     """Autovacuum is switched on again where it was off, and what is dead is removed now."""
     oid, table = await _find_table(call, session)
     off = bool(await session.ask(_SWITCHED_OFF, (oid,)))
+    newer = session.connection.info.server_version >= MAINTAIN_SINCE
+    if off or not (newer and await session.ask(_MAINTAINS, (oid,))):
+        await _must_own(session, oid, table)
     await session.do(f"SET lock_timeout = {LOCK_MS_MAX}")
     if off:
         await session.do(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
@@ -386,6 +413,22 @@ async def _find_table(call: ServerCall, session: Session) -> tuple[int, str]:
         why = f"{call.target.name} has no table {call.text('table')!r}."
         raise RefusedCall(why, FailureCategory.NOT_FOUND)
     return int(found["oid"]), str(found["name"])
+
+
+async def _must_own(session: Session, oid: int, table: str, *, creates: bool = False) -> None:
+    """RefusedCall with the missing grants unless the role may change the table."""
+    found: Mapping[str, object] = await session.ask(_OWNERSHIP, (oid,)) or {}
+    role, grants = quote_role(session.connection.info.user), []
+    if not found.get("owns"):
+        grants.append(f"GRANT {quote_role(str(found.get('owner')))} TO {role}")
+    if creates and not found.get("creates"):
+        grants.append(f"GRANT CREATE ON SCHEMA {quote_role(str(found.get('schema')))} TO {role}")
+    if grants:
+        raise RefusedCall(
+            f"Only its owner may change {table}."
+            f" Grant the missing right as a superuser: {'; '.join(grants)}",
+            FailureCategory.PERMISSION,
+        )
 
 
 def _quote(name: str) -> str:

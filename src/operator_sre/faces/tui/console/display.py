@@ -167,7 +167,8 @@ def diagnosis(brief: TicketBrief, entries: Sequence[Entry], width: int) -> Text:
         pairs.append(("command", action.command))
         pairs.append(("verdict", f"{action.level.upper()}, risk {action.risk}{undo}"))
         how = ": press 3 to decide" if action.approval_id else ""
-        pairs += [("approval", f"{action.approval}{how}"), ("result", action.result)]
+        pairs += [("expects", action.expected), ("approval", f"{action.approval}{how}")]
+        pairs += [("result", action.result), ("run it", action.by_hand)]
     pairs += [("proposed", brief.recommendation), ("proof", brief.proof)]
     if found is not None:
         sources = (f" (entry {item.seq})" if item.seq else " (claim)" for item in found.evidence)

@@ -1,0 +1,206 @@
+"""From what listens on this machine to proposed subjects, each with why and what it still needs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operator_protocols.errors import OperatorError
+from operator_sre.app.discovery.handshake import Heard, ask
+from operator_sre.app.discovery.kinds import IGNORED, KINDS, WEB, Kind, pack_text
+from operator_sre.app.discovery.listeners import Listener, add_containers, read_listeners
+from operator_sre.app.subjects import subject_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["Discovery", "LeftOut", "Proposal", "discover"]
+
+QUESTIONS_AT_ONCE = 20
+DISCOVER_S_MAX = 25.0
+TLS_PORTS = (443, 8443)
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A subject that would watch what was found.
+
+    `plugin` is a built-in subject; otherwise `pack`, or "" for a plain description. `grant` is what
+    an administrator of the system runs first, where Operator needs a credential.
+    """
+
+    name: str
+    kind: str
+    places: tuple[str, ...]
+    why: tuple[str, ...]
+    plugin: str = ""
+    target: str = ""
+    pack: str = ""
+    unit: str = ""
+    program: str = ""
+    grant: str = ""
+    path: str = ""
+    status: int = 0
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was found and is not proposed, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """New subjects, what is watched already, and what is left out."""
+
+    proposals: tuple[Proposal, ...]
+    watched: tuple[LeftOut, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/")) -> Discovery:
+    """Read what runs here and ask each server once. Nothing is changed, and nothing recorded.
+
+    With `ports` only servers at these are considered. Files are looked for below `root`.
+    """
+    listeners = await add_containers(await asyncio.to_thread(read_listeners))
+    listeners = [each for each in listeners if not ports or each.port in ports]
+    known = _watched_places(app)
+    watched = [
+        LeftOut(each.source, f"watched as {known[_place(each.host, each.port)]}")
+        for each in listeners
+        if _place(each.host, each.port) in known
+    ]
+    new = [each for each in listeners if _place(each.host, each.port) not in known]
+    places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def recognise(listener: Listener) -> tuple[Listener, Kind | None, Heard | None, str]:
+        async with places:
+            return (listener, *await _recognise(listener))
+
+    async with asyncio.timeout(DISCOVER_S_MAX):
+        found = await asyncio.gather(*map(recognise, new))
+    names = {subject.name for subject in app.config.subjects}
+    proposals = _propose(found, names)
+    left_out = [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
+    running = {each.kind for each in proposals} | {
+        subject.plugin for subject in app.config.subjects
+    }
+    left_out += [] if ports else _configured_only(root, running | names)
+    return Discovery(tuple(proposals), tuple(watched), tuple(left_out))
+
+
+def _place(host: str, port: int | None) -> tuple[str, int | None]:
+    return ("127.0.0.1" if host in ("localhost", "::1") else host, port)
+
+
+def _watched_places(app: App) -> dict[tuple[str, int | None], str]:
+    """The addresses of all targets that are watched already, with their subject."""
+    known: dict[tuple[str, int | None], str] = {}
+    for name in app.subjects():
+        try:
+            targets = subject_of(app, name).targets()
+        except OperatorError:  # `operator health` says what is wrong with it
+            continue
+        for target in targets:
+            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
+                known[_place(target.host, target.port)] = name
+    return known
+
+
+async def _recognise(listener: Listener) -> tuple[Kind | None, Heard | None, str]:
+    """The kind of a listener with what it answered, or why it is left out."""
+    for pattern, what in IGNORED.items():
+        if not listener.container and re.fullmatch(pattern, listener.program):
+            return None, None, what
+    if any("operator_sre" in word or word.endswith("/operator") for word in listener.words):
+        return None, None, "a part of Operator"
+    image = listener.image.rpartition("/")[2].partition(":")[0]
+    named = next((kind for kind in KINDS if kind.runs(image or listener.program)), None)
+    unknown = not listener.program or bool(listener.image and named is None)
+    guessed = next((kind for kind in KINDS if unknown and listener.port in kind.ports), None)
+    kind = named or guessed
+    if kind is None:
+        return None, None, "an unknown program; describe it with: operator subjects init"
+    if not kind.asks:
+        # A name tells enough; a usual port alone does not.
+        why = "its process is hidden from this user; run discover as its user, or as root"
+        return (kind, None, "") if named else (None, None, why)
+    if listener.port in TLS_PORTS and kind.asks == "http":
+        step = "it uses TLS; describe it with: operator subjects init, and access: {tls: true}"
+        return None, None, step
+    heard = await ask(listener, kind.asks)
+    if heard is None:
+        return None, None, f"it does not answer as {kind.name} does on this port"
+    return kind, heard, ""
+
+
+def _propose(
+    found: Sequence[tuple[Listener, Kind | None, Heard | None, str]], taken: Iterable[str]
+) -> list[Proposal]:
+    """One subject for each system; the members of a cluster are one."""
+    proposals: list[Proposal] = []
+    names = set(taken)
+    for listener, kind, heard, _ in found:
+        if kind is None:
+            continue
+        why = [listener.source]
+        if heard is not None and heard.path:
+            why.append(f"GET {heard.path} answers {heard.status}")
+        elif heard is not None:
+            why.append(f"it answers as {kind.name}" + (" and wants a password" * heard.locked))
+        cluster = heard.cluster if heard else ""
+        same = next((each for each in proposals if cluster and each.cluster == cluster), None)
+        if same is not None:
+            proposals[proposals.index(same)] = Proposal(
+                same.name,
+                same.kind,
+                (*same.places, listener.place),
+                (*same.why, *why),
+                plugin=kind.plugin,
+                target=kind.target,
+                cluster=cluster,
+            )
+            continue
+        plain = listener.container or (listener.unit if kind.name == WEB else "") or kind.name
+        name = _ODD.sub("-", plain).strip("-") or kind.name
+        name = name if name not in names and kind.name != WEB else f"{name}-{listener.port}"
+        names.add(name)
+        needs = kind.grant and (heard is None or heard.locked)
+        proposals.append(
+            Proposal(
+                name=name,
+                kind=kind.name,
+                places=(listener.place,),
+                why=tuple(why),
+                plugin=kind.plugin,
+                target=kind.target,
+                pack=kind.pack if pack_text(kind.pack) else "",
+                unit=listener.unit,
+                program=listener.program,
+                grant=kind.grant if needs else "",
+                path=heard.path if heard else "",
+                status=heard.status if heard else 0,
+                cluster=cluster,
+            )
+        )
+    return proposals
+
+
+def _configured_only(root: Path, running: set[str]) -> list[LeftOut]:
+    """Systems with configuration files here that do not listen now."""
+    return [
+        LeftOut(f"{kind.name} is configured in /{file}", "it does not run on this machine now")
+        for kind in KINDS
+        if kind.name not in running
+        for file in kind.files
+        if (root / file).exists()
+    ]
