@@ -117,6 +117,7 @@ class RateLimiter(BaseSubject):
         down_s = {name: now - since for name, since in self._silent.items()}
         data = {place.name: await asyncio.to_thread(has_data, place) for place in places}
         return see_starts(down_s, places, stores, sentinels, data)
+
     def _count_errors(self, store: StoreReport, *, denied: bool) -> dict[str, Value]:
         """How many errors its clients get; `denied` says that a node reports its own rejection."""
         if not store.errors:
