@@ -15,7 +15,7 @@ from operator_protocols.ports import Job
 from operator_sre.executor import Executor
 from operator_sre.executor.execute import KILLED
 from operator_sre.gate import Gate
-from operator_sre.pipeline import ActionRecord, Request, act
+from operator_sre.act import ActionRecord, Request, act
 from tests.contract.workshop import Script, Workshop
 
 pytestmark = pytest.mark.asyncio
