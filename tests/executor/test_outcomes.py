@@ -12,10 +12,10 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
+from operator_sre.act import ActionRecord, Request, act
 from operator_sre.executor import Executor
 from operator_sre.executor.execute import KILLED
 from operator_sre.gate import Gate
-from operator_sre.act import ActionRecord, Request, act
 from tests.contract.workshop import Script, Workshop
 
 pytestmark = pytest.mark.asyncio

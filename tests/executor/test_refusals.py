@@ -13,8 +13,8 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.limits import BUSY
 from operator_protocols.domain.permit import Permit
-from operator_sre.controls import Controls
 from operator_sre.act import BUSY_S_MAX, RefusedBy, Request, WhenBusy, act
+from operator_sre.controls import Controls
 from tests.contract.workshop import MEND, Script, Workshop
 
 pytestmark = pytest.mark.asyncio
