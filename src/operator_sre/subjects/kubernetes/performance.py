@@ -32,6 +32,10 @@ def find_slowness(snapshot: Snapshot) -> Iterator[Suspicion]:
     for name, report in saturated.items():
         weight = CERTAIN if name in slow else LIKELY
         yield Suspicion.of("cpu_overload", name, weight, report, explains=[name])
+    for name, report in _find_growing(snapshot, nodes).items():
+        restarted = any(pod.restarts for pod in snapshot.pods_of(name))
+        weight = LIKELY if restarted else POSSIBLE
+        yield Suspicion.of("oom_killed", name, weight, report, explains=[name])
     again = {
         reading.target: reading.now
         for reading in snapshot.readings
@@ -83,6 +87,18 @@ def _find_saturated(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
             report = f"{reading.target} uses {reading.now:g} cores, before {reading.before:g}"
             found.setdefault(reading.target, report)
     return found
+
+
+def _find_growing(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
+    """Workloads that use several times the memory."""
+    return {
+        reading.target: f"{reading.target} uses {reading.now / reading.before:.1f} times the memory"
+        for reading in snapshot.readings
+        if reading.metric == "memory"
+        and reading.target not in nodes
+        and reading.before
+        and reading.now >= GROWTH_MIN * reading.before
+    }
 
 
 def _find_roots(snapshot: Snapshot, slow: Mapping[str, float]) -> list[str]:
