@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.domain.system_record import SystemRecord
+from operator_protocols.errors import MissingPluginError
 from operator_protocols.ports import RecordReader
 from operator_sre.plugins import find_reader
 from operator_sre.subjects.kubernetes.describe import (
@@ -261,6 +262,11 @@ def test_a_record_is_diagnosed_with_its_evidence_and_the_offered_name() -> None:
     assert 0.0 < diagnosis.confidence <= 1.0
     assert all(each.why_rejected for each in diagnosis.alternatives)
     assert diagnosis.alternatives
+
+
+def test_a_reader_that_is_not_installed_is_named() -> None:
+    with pytest.raises(MissingPluginError, match="read records of 'abacus'"):
+        find_reader("abacus")
 
 
 def test_what_nothing_explains_is_unknown() -> None:
