@@ -112,7 +112,7 @@ def test_every_case_is_worked_on_and_scored(
     monkeypatch.setattr(replays, "mind_of", lambda app: mind)
     heard: list[str] = []
     done = asyncio.run(
-        replay_cases(app, benchmark, "reasoner", tell=lambda one: heard.append(one.recording))
+        replay_cases(app, benchmark, "auto", tell=lambda one: heard.append(one.recording))
     )
     names = ["shop/admission/2", "shop/admission/10", "shop/infrastructure/1"]
     assert [one.recording for one in done] == heard == names
@@ -210,7 +210,7 @@ def test_commands_of_kubectl_are_judged_and_answered_from_the_case(
     (place / "k8s_states.json").write_text(json.dumps(states))
     mind = _Typist()
     monkeypatch.setattr(replays, "mind_of", lambda app: mind)
-    (done,) = asyncio.run(replay_cases(app, benchmark, "reasoner", limit=1))
+    (done,) = asyncio.run(replay_cases(app, benchmark, "auto", limit=1))
     known, unknown, dangerous = (step.result for step in mind.asks[1].steps)
     assert isinstance(known, Result)
     assert known.stdout == "cart-1 Pending"

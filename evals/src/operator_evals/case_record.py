@@ -42,30 +42,32 @@ def record_of(case: Case) -> SystemRecord:
             case "GetResources" if "label_selector" not in named and "show_labels" not in named:
                 name = f" {named['name']}" if "name" in named else ""
                 wide = " -o wide" if "output_wide" in named else ""
-                asked = f"kubectl get {named.get('resource_type')}{name} -n {namespace}{wide}"
-                commands[asked] = text
+                command = f"kubectl get {named.get('resource_type')}{name} -n {namespace}{wide}"
+                commands[command] = text
             case "DescribeResource":
-                asked = f"{named.get('resource_type')} {named.get('name')}"
-                commands[f"kubectl describe {asked} -n {namespace}"] = text
+                command = f"{named.get('resource_type')} {named.get('name')}"
+                commands[f"kubectl describe {command} -n {namespace}"] = text
             case "GetAppYAML":
-                asked = f"deployments {named.get('app_name')}"
-                commands[f"kubectl get {asked} -n {namespace} -o yaml"] = text
+                command = f"deployments {named.get('app_name')}"
+                commands[f"kubectl get {command} -n {namespace} -o yaml"] = text
             case "GetErrorLogs" | "GetRecentLogs":
-                asked = f"kubectl logs deployment/{named.get('service_name')} -n {namespace}"
-                commands[asked] = f"{commands.get(asked, '')}{chr(10).join(_samples(text))}\n"
+                command = f"kubectl logs deployment/{named.get('service_name')} -n {namespace}"
+                commands[command] = (
+                    f"{commands.get(command, '')}{chr(10).join(_read_samples(text))}\n"
+                )
             case "CheckNodeServiceStatus":
-                asked = f"{named.get('node_name')} systemctl status {named.get('service_name')}"
-                commands[f"ssh {asked}"] = text
+                command = f"{named.get('node_name')} systemctl status {named.get('service_name')}"
+                commands[f"ssh {command}"] = text
             case "CheckServiceConnectivity":
                 commands[f"nc -z {named.get('service_name')} {named.get('port')}"] = text
             case "GetServiceDependencies":
-                calls[named.get("service_name", "")] = tuple(_called(text))
+                calls[named.get("service_name", "")] = tuple(_parse_calls(text))
             case "GetAlerts":
                 readings += _read_alerts(text)
     return SystemRecord({**commands, **case.printed}, tuple(readings), calls)
 
 
-def _samples(text: str) -> Iterator[str]:
+def _read_samples(text: str) -> Iterator[str]:
     """The lines of a summary of logs, the most frequent first; plain logs as they are."""
     summary = _load(text)
     if not isinstance(summary, dict):
@@ -76,7 +78,7 @@ def _samples(text: str) -> Iterator[str]:
         yield str(pattern.get("sample") or pattern.get("pattern") or "").replace("\n", " ")
 
 
-def _called(text: str) -> Iterator[str]:
+def _parse_calls(text: str) -> Iterator[str]:
     """What a service calls itself, from a tree of everything below it."""
     for line in text.splitlines():
         match = _BRANCH.match(line)
@@ -85,8 +87,8 @@ def _called(text: str) -> Iterator[str]:
 
 
 def _read_alerts(text: str) -> Iterator[Reading]:
-    told = _load(text)
-    alerts = told.get("alerts") or () if isinstance(told, dict) else ()
+    summary = _load(text)
+    alerts = summary.get("alerts") or () if isinstance(summary, dict) else ()
     for alert in alerts:
         for sentence in alert.get("evidence") or ():
             yield from _read_evidence(str(alert.get("name", "")), str(sentence))

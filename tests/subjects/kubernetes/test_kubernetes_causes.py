@@ -447,6 +447,9 @@ def test_the_root_is_the_slowest_that_calls_nothing_slow() -> None:
     busy = Reading("orders", "throttled", 0.7)
     assert _named(_snapshot(Cluster(), *slow[:2], busy))[0] == ("cpu_overload", "orders")
     assert _named(_snapshot(Cluster(), latency("page", 6.0))) == []
+    full = Reading("orders", "memory", 3e8, 1e8)
+    assert _named(_snapshot(Cluster(), full)) == [("oom_killed", "orders")]
+    assert _named(_snapshot(Cluster(), Reading("orders", "memory", 1.2e8, 1e8))) == []
 
 
 def test_segments_that_are_sent_again_for_long_are_lost_and_few_are_late() -> None:

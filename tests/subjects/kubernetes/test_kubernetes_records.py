@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.domain.system_record import SystemRecord
+from operator_protocols.errors import MissingPluginError
 from operator_protocols.ports import RecordReader
 from operator_sre.plugins import find_reader
-from operator_sre.subjects.kubernetes.describe import described, event_rows, parse_age, table
+from operator_sre.subjects.kubernetes.describe import (
+    event_rows,
+    parse_age,
+    parse_description,
+    table,
+)
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.recorded import read_record
 
@@ -134,7 +140,7 @@ Capacity:        1Gi
 
 
 def test_a_described_pod_is_the_pod_of_the_api() -> None:
-    (pod,) = build_snapshot([described("pod", POD)]).pods
+    (pod,) = build_snapshot([parse_description("pod", POD)]).pods
     (container,) = pod.spec.containers
     assert (pod.owner, pod.node, pod.phase, pod.ready) == ("page", "one", "Running", False)
     assert [(port.number, port.protocol) for port in container.ports] == [
@@ -158,7 +164,7 @@ def test_a_described_pod_is_the_pod_of_the_api() -> None:
 
 def test_described_services_nodes_and_quotas_are_those_of_the_api() -> None:
     kinds = (("service", SERVICE), ("node", NODE), ("resourcequota", QUOTA))
-    snapshot = build_snapshot([described(kind, text) for kind, text in kinds])
+    snapshot = build_snapshot([parse_description(kind, text) for kind, text in kinds])
     (service,), (node,), (quota,) = snapshot.services, snapshot.nodes, snapshot.quotas
     assert [(port.number, port.target, port.protocol) for port in service.ports] == [
         (7000, "7007", "TCP"),
@@ -183,7 +189,9 @@ def test_described_services_nodes_and_quotas_are_those_of_the_api() -> None:
 
 
 def test_events_have_their_object_and_age() -> None:
-    (told,) = [event for event in described("pod", POD)["events"] if event["type"] == "Warning"]
+    (told,) = [
+        event for event in parse_description("pod", POD)["events"] if event["type"] == "Warning"
+    ]
     assert (told["reason"], told["age_s"], told["count"]) == ("BackOff", 22.0, 15)
     line = '37s  Warning  FailedCreate  replicaset/page-5d8f7c9b6d  pods "page-" is forbidden'
     (row,) = event_rows(f"LAST SEEN  TYPE  REASON  OBJECT  MESSAGE\n{line}\n")
@@ -256,6 +264,11 @@ def test_a_record_is_diagnosed_with_its_evidence_and_the_offered_name() -> None:
     assert diagnosis.alternatives
 
 
+def test_a_reader_that_is_not_installed_is_named() -> None:
+    with pytest.raises(MissingPluginError, match="read records of 'abacus'"):
+        find_reader("abacus")
+
+
 def test_what_nothing_explains_is_unknown() -> None:
     reader = find_reader("kubernetes")
     assert reader.diagnose(SystemRecord({})) is None
@@ -273,4 +286,5 @@ def test_what_nothing_explains_is_unknown() -> None:
 @pytest.mark.parametrize("kind", ["pod", "service", "node", "resourcequota", "deployment", "thing"])
 @pytest.mark.parametrize("text", ["", "Error from server (NotFound)", "Name:", "\x00:\n  :\n", POD])
 def test_strange_text_is_no_error(kind: str, text: str) -> None:
-    build_snapshot([described(kind, text)])
+    snapshot = build_snapshot([parse_description(kind, text)])
+    assert snapshot.names.get(kind, frozenset()) <= {"page-5d8f7c9b6d-x2k4p"}

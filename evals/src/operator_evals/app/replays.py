@@ -170,15 +170,8 @@ async def replay(
     mind: Model
     if model == REASONER and diagnose is not None:
         mind = _Reader(diagnose())
-    elif model == Mind.NONE:
-        mind = _Silent()
-    elif model == Mind.ORACLE:
-        mind = _Oracle(recording.expected)
     else:
-        model_named(model, app.config.models, words=(AUTO, REASONER), setting="model")
-        values = {**app.config.values, "model": model}
-        sources = {**app.config.sources, "model": "flag"}
-        mind = mind_of(replace(app, config=replace(app.config, values=values, sources=sources)))
+        mind = _find_mind(app, recording, model)
     budget = budget_of(app.rules())
     worked, problem = [], ""
     for incident in recording.incidents:
@@ -225,6 +218,18 @@ async def replay(
         problem=problem,
         opinions=opinions,
     )
+
+
+def _find_mind(app: App, recording: Recording, model: str) -> Model:
+    """The agent of that name: a baseline, the built-in reasoner, or a configured model."""
+    if model == Mind.NONE:
+        return _Silent()
+    if model == Mind.ORACLE:
+        return _Oracle(recording.expected)
+    model_named(model, app.config.models, words=(AUTO, REASONER), setting="model")
+    values = {**app.config.values, "model": model}
+    sources = {**app.config.sources, "model": "flag"}
+    return mind_of(replace(app, config=replace(app.config, values=values, sources=sources)))
 
 
 async def _work_on(

@@ -1,4 +1,4 @@
-"""The known causes as data, and which of the names that somebody else uses means the same."""
+"""The known causes as data, and which of other names means the same."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def known_causes() -> dict[str, KnownCause]:
 def name_among(cause: str, offered: Sequence[str]) -> str:
     """The offered name that means this cause; empty where none does.
 
-    A word that few of the names have says more than one that many have.
+    The rarer a word is among the names, the more it says.
     """
     if cause in offered:
         return cause

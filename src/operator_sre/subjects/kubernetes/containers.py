@@ -21,7 +21,7 @@ _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "E
 # What the container runtime says when it cannot pull an image; the first row that matches counts.
 _PULLS = (
     ("registry_dns", re.compile(r"no such host|lookup \S+.*(?:server misbehaving|i/o timeout)")),
-    # Docker Hub says the same of a name that does not exist and of one that is not public.
+    # Docker Hub says the same of a missing repository and of a private one.
     ("image_reference", re.compile(r"repository does not exist or may require auth", re.I)),
     (
         "registry_unreachable",
@@ -96,10 +96,10 @@ def find_failed_starts(snapshot: Snapshot) -> Iterator[Suspicion]:
             if container.waiting in _PULLING:
                 yield _judge_pull(snapshot, pod, container, texts)
             elif container.waiting == "CreateContainerConfigError":
-                told = " ".join((container.message, *texts))
-                found = first_match(_CONFIG_ERRORS, told)
+                report = " ".join((container.message, *texts))
+                found = first_match(_CONFIG_ERRORS, report)
                 cause = found[0] if found else "config_error"
-                evidence = found[1].group() if found else told
+                evidence = found[1].group() if found else report
                 yield Suspicion.of(cause, pod.owner, CERTAIN, evidence, explains=[pod.owner])
             elif container.waiting in _NOT_CREATED and (
                 denied := [text for text in (container.message, *texts) if _DENIED.search(text)]
@@ -112,8 +112,10 @@ def find_failed_starts(snapshot: Snapshot) -> Iterator[Suspicion]:
                 or _COMMAND_ERRORS.search(container.message)
                 or container.exit_code in _COMMAND_CODES
             ):
-                told = container.message or f"exit code {container.exit_code}"
-                yield Suspicion.of("wrong_command", pod.owner, CERTAIN, told, explains=[pod.owner])
+                report = container.message or f"exit code {container.exit_code}"
+                yield Suspicion.of(
+                    "wrong_command", pod.owner, CERTAIN, report, explains=[pod.owner]
+                )
         if pod.ready:
             continue
         for event in events:
@@ -133,27 +135,27 @@ def find_crashes(snapshot: Snapshot) -> Iterator[Suspicion]:
         probed = _failing(snapshot, pod)
         for container in pod.spec.containers:
             code, reason = container.exit_code, container.exit_reason
-            told = f"container {container.name}: {reason or 'ended'}, exit code {code}"
-            told += f", {container.restarts} restarts"
+            report = f"container {container.name}: {reason or 'ended'}, exit code {code}"
+            report += f", {container.restarts} restarts"
             failing = container.restarts > 0 or container.waiting == "CrashLoopBackOff"
             if _OOM.search(reason):
                 limit = container.limits.get("memory", 0.0) / 1024**2
                 bound = f"its memory limit is {limit:.0f} MiB" if limit else ""
                 yield Suspicion.of(
-                    "oom_killed", pod.owner, CERTAIN, told, bound, explains=[pod.owner]
+                    "oom_killed", pod.owner, CERTAIN, report, bound, explains=[pod.owner]
                 )
             elif not failing:
                 continue
             elif container.init and not container.ready:
-                yield Suspicion.of("init_failed", pod.owner, CERTAIN, told, explains=[pod.owner])
+                yield Suspicion.of("init_failed", pod.owner, CERTAIN, report, explains=[pod.owner])
             elif code == 137 and not probed:
-                yield Suspicion.of("oom_killed", pod.owner, POSSIBLE, told, explains=[pod.owner])
+                yield Suspicion.of("oom_killed", pod.owner, POSSIBLE, report, explains=[pod.owner])
             elif code is not None and (code not in _STOPPED or not probed):
                 weight = POSSIBLE if probed else LIKELY - 0.05
-                yield Suspicion.of("crash", pod.owner, weight, told, explains=[pod.owner])
+                yield Suspicion.of("crash", pod.owner, weight, report, explains=[pod.owner])
                 if pod.spec.claims and not probed:
                     doubt = f"{pod.owner} has a volume, which it may not be able to write"
-                    yield Suspicion.of("volume_permission", pod.owner, GUESS, told, doubt)
+                    yield Suspicion.of("volume_permission", pod.owner, GUESS, report, doubt)
     for event in snapshot.events:
         if event.warning and event.reason == "SystemOOM" and (event.age_s or 0.0) < 600:
             yield Suspicion.of("node_memory", event.name, LIKELY, event.message)
@@ -184,9 +186,9 @@ def find_failed_probes(snapshot: Snapshot) -> Iterator[Suspicion]:
 
 def _judge_pull(snapshot: Snapshot, pod: Pod, container: Container, texts: list[str]) -> Suspicion:
     """Why an image is not pulled; what the runtime says decides, then the pull secrets."""
-    told = [text for text in texts if "pull" in text.lower() and container.image in text]
-    told = told or [text for text in texts if "pull" in text.lower()] or [container.message]
-    message = next((text for text in told if "ailed to pull" in text), told[0])
+    report = [text for text in texts if "pull" in text.lower() and container.image in text]
+    report = report or [text for text in texts if "pull" in text.lower()] or [container.message]
+    message = next((text for text in report if "ailed to pull" in text), report[0])
     spec = next((w.spec for w in snapshot.workloads if w.name == pod.owner), pod.spec)
     secrets = spec.pull_secrets or pod.spec.pull_secrets
     refused = [text for text in texts if "Unable to retrieve some image pull secrets" in text]
@@ -250,5 +252,5 @@ def _judge_probe(container: Container, probe: Probe, message: str) -> str:
         return "protocol"
     if probe.how == "exec":
         return "command"
-    # Nobody listens where the container should: the probe is right.
+    # Nothing listens where the container should: the probe is right.
     return "timing" if _SLOW.search(message) and not _NOBODY.search(message) else ""

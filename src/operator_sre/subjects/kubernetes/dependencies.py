@@ -23,7 +23,7 @@ _CLUSTER_WORDS = frozenset({"svc", "cluster", "local"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and perhaps a port that a workload was told to use, and by which variable."""
+    """A host and perhaps a port that a workload is configured to use, and by which variable."""
 
     variable: str
     host: str
@@ -67,7 +67,8 @@ def service_at(snapshot: Snapshot, host: str) -> Service | None:
 def calls_between(snapshot: Snapshot) -> dict[str, set[str]]:
     """Which workloads each workload calls."""
     behind = {
-        service.name: {workload.name for workload in snapshot.selected(service)} or {service.name}
+        service.name: {workload.name for workload in snapshot.select_workloads(service)}
+        or {service.name}
         for service in snapshot.services
     }
     found = {name: set(called) for name, called in snapshot.calls.items()}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Block", "described", "event_rows", "parse_age", "table"]
+__all__ = ["Block", "event_rows", "parse_age", "parse_description", "table"]
 
 Object = dict[str, Any]
 
@@ -66,7 +66,7 @@ class Block:
         return {name: value for name, equals, value in split if equals}
 
 
-def described(kind: str, text: str) -> Object:
+def parse_description(kind: str, text: str) -> Object:
     """One object of `kubectl describe`; empty where nothing was printed about one."""
     tree = _tree(text)
     name = tree.text("Name")

@@ -63,7 +63,9 @@ def find_node_failures(snapshot: Snapshot) -> Iterator[Suspicion]:
             for (host, unit), state in snapshot.units.items()
             if host == name and (first_match(_SERVICES, unit) or ("",))[0] == cause
         )
-        yield Suspicion.of(cause, name, CERTAIN + 0.03, state, explains=_hosted(snapshot, name))
+        yield Suspicion.of(
+            cause, name, CERTAIN + 0.03, state, explains=_find_hosted(snapshot, name)
+        )
     for node in snapshot.nodes:
         if node.name not in stopped:
             yield from _judge_conditions(snapshot, node)
@@ -75,20 +77,20 @@ def find_node_failures(snapshot: Snapshot) -> Iterator[Suspicion]:
 
 
 def _judge_conditions(snapshot: Snapshot, node: Node) -> Iterator[Suspicion]:
-    hosted = _hosted(snapshot, node.name)
+    hosted = _find_hosted(snapshot, node.name)
     status, message = node.conditions.get("Ready", ("True", ""))
     if status != "True":
         found = first_match(_UNREADY, message)
         cause = found[0] if found else "kubelet_down"
-        told = f"node {node.name} is not ready: {message}"
-        yield Suspicion.of(cause, node.name, CERTAIN, told, explains=hosted)
+        report = f"node {node.name} is not ready: {message}"
+        yield Suspicion.of(cause, node.name, CERTAIN, report, explains=hosted)
         return
     for kind, cause in _PRESSURES.items():
         status, message = node.conditions.get(kind, ("False", ""))
         if status == "True":
-            told = f"node {node.name}: {kind}, {message}"
-            yield Suspicion.of(cause, node.name, CERTAIN, told, explains=hosted)
+            report = f"node {node.name}: {kind}, {message}"
+            yield Suspicion.of(cause, node.name, CERTAIN, report, explains=hosted)
 
 
-def _hosted(snapshot: Snapshot, node: str) -> list[str]:
+def _find_hosted(snapshot: Snapshot, node: str) -> list[str]:
     return [pod.owner for pod in snapshot.pods if pod.node == node]

@@ -55,8 +55,8 @@ def build_snapshot(
     events: dict[tuple[str, str, str, str], Event] = {}
     for item, _ in zip(objects, range(OBJECTS_MAX), strict=False):
         kind = str(item.get("kind", "")).lower()
-        for told in item.get("events", ()):
-            _add_event(events, told)
+        for report in item.get("events", ()):
+            _add_event(events, report)
         if kind == "event":
             _add_event(events, _event_fields(item))
         elif _name(item):
@@ -119,16 +119,16 @@ def _event_fields(item: Object) -> Object:
     }
 
 
-def _add_event(events: dict[tuple[str, str, str, str], Event], told: Object) -> None:
+def _add_event(events: dict[tuple[str, str, str, str], Event], report: Object) -> None:
     """The newest of equal events."""
     event = Event(
-        kind=str(told["kind"]),
-        name=str(told["name"]),
-        reason=str(told["reason"]),
-        message=str(told["message"]),
-        warning=told["type"] == "Warning",
-        age_s=told["age_s"],
-        count=int(told["count"]),
+        kind=str(report["kind"]),
+        name=str(report["name"]),
+        reason=str(report["reason"]),
+        message=str(report["message"]),
+        warning=report["type"] == "Warning",
+        age_s=report["age_s"],
+        count=int(report["count"]),
     )
     key = (event.kind, event.name, event.reason, event.message)
     known = events.get(key)
@@ -160,13 +160,13 @@ def _probes(item: Object) -> tuple[Probe, ...]:
         if not probe:
             continue
         how = next((way for way in ("httpGet", "tcpSocket", "grpc", "exec") if way in probe), "")
-        asked = probe.get(how) or {}
+        demand = probe.get(how) or {}
         found.append(
             Probe(
                 kind=kind,
                 how=how,
-                port=str(asked.get("port") or ""),
-                path=str(asked.get("path") or ""),
+                port=str(demand.get("port") or ""),
+                path=str(demand.get("path") or ""),
                 delay_s=int(probe.get("initialDelaySeconds") or 0),
                 timeout_s=int(probe.get("timeoutSeconds") or 1),
             )
@@ -179,14 +179,14 @@ def _references(item: Object) -> tuple[Reference, ...]:
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         for key, kind in (("secretKeyRef", "secret"), ("configMapKeyRef", "configmap")):
-            asked = source.get(key)
-            if asked and not asked.get("optional"):
-                found.append(Reference(kind, asked.get("name", ""), asked.get("key", "")))
+            demand = source.get(key)
+            if demand and not demand.get("optional"):
+                found.append(Reference(kind, demand.get("name", ""), demand.get("key", "")))
     for entry in item.get("envFrom") or ():
         for key, kind in (("secretRef", "secret"), ("configMapRef", "configmap")):
-            asked = entry.get(key)
-            if asked and not asked.get("optional"):
-                found.append(Reference(kind, asked.get("name", "")))
+            demand = entry.get(key)
+            if demand and not demand.get("optional"):
+                found.append(Reference(kind, demand.get("name", "")))
     return tuple(found)
 
 
@@ -242,9 +242,9 @@ def _spec(labels: Mapping[str, str], spec: Object, status: Object) -> PodSpec:
         if claim := volume.get("persistentVolumeClaim"):
             claims.append(str(claim.get("claimName", "")))
         for key, inner, kind in _MAPPED:
-            asked = volume.get(key)
-            if asked and not asked.get("optional") and asked.get(inner):
-                references.append(Reference(kind, asked[inner]))
+            demand = volume.get(key)
+            if demand and not demand.get("optional") and demand.get(inner):
+                references.append(Reference(kind, demand[inner]))
     return PodSpec(
         labels=labels,
         containers=tuple(containers),
@@ -302,13 +302,13 @@ def _addresses(item: Object) -> tuple[str, ...]:
 
 def _service(item: Object, ends: Mapping[str, tuple[str, ...]]) -> Service:
     spec, status = item.get("spec") or {}, item.get("status") or {}
-    told = status.get("endpoints")
+    report = status.get("endpoints")
     return Service(
         name=_name(item),
         namespace=_namespace(item),
         selector=dict(spec.get("selector") or {}),
         ports=_ports(spec.get("ports") or ()),
-        endpoints=tuple(told) if told is not None else ends.get(_name(item)),
+        endpoints=tuple(report) if report is not None else ends.get(_name(item)),
         address=str(spec.get("clusterIP") or ""),
     )
 

@@ -28,10 +28,14 @@ def find_slowness(snapshot: Snapshot) -> Iterator[Suspicion]:
     """Which workload or node makes others slow, by what monitoring reports."""
     nodes = {node.name for node in snapshot.nodes}
     slow = _slow(snapshot)
-    saturated = _saturated(snapshot, nodes)
-    for name, told in saturated.items():
+    saturated = _find_saturated(snapshot, nodes)
+    for name, report in saturated.items():
         weight = CERTAIN if name in slow else LIKELY
-        yield Suspicion.of("cpu_overload", name, weight, told, explains=[name])
+        yield Suspicion.of("cpu_overload", name, weight, report, explains=[name])
+    for name, report in _find_growing(snapshot, nodes).items():
+        restarted = any(pod.restarts for pod in snapshot.pods_of(name))
+        weight = LIKELY if restarted else POSSIBLE
+        yield Suspicion.of("oom_killed", name, weight, report, explains=[name])
     again = {
         reading.target: reading.now
         for reading in snapshot.readings
@@ -42,18 +46,18 @@ def find_slowness(snapshot: Snapshot) -> Iterator[Suspicion]:
     if on_nodes:
         name = max(on_nodes, key=lambda each: on_nodes[each])
         hosted = [pod.owner for pod in snapshot.pods if pod.node == name]
-        told = f"node {name}: {on_nodes[name]:g} segments/s are sent again"
+        report = f"node {name}: {on_nodes[name]:g} segments/s are sent again"
         lossy = on_nodes[name] >= LOSS_RETRANSMISSIONS_MIN
         cause = "node_network_loss" if lossy else "node_network_delay"
-        yield Suspicion.of(cause, name, CERTAIN, told, explains={*hosted, *slow})
-    roots = _unexplained(snapshot, slow)
+        yield Suspicion.of(cause, name, CERTAIN, report, explains={*hosted, *slow})
+    roots = _find_roots(snapshot, slow)
     for name in roots:
         if name in saturated:
             continue
-        told = f"{name} answers after {slow[name]:.0f} ms, and nothing that it calls is as slow"
+        report = f"{name} answers after {slow[name]:.0f} ms, and nothing that it calls is as slow"
         cause = "pod_network_loss" if name in again and name not in nodes else "pod_network_delay"
         weight = LIKELY if name == roots[0] else POSSIBLE
-        yield Suspicion.of(cause, name, weight, told, explains=[name])
+        yield Suspicion.of(cause, name, weight, report, explains=[name])
     yield from _slow_node(snapshot, roots)
 
 
@@ -69,7 +73,7 @@ def _slow(snapshot: Snapshot) -> dict[str, float]:
     return slow
 
 
-def _saturated(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
+def _find_saturated(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
     """Workloads that are throttled or use several times the processor time."""
     found: dict[str, str] = {}
     for reading in snapshot.readings:
@@ -80,12 +84,24 @@ def _saturated(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
         elif reading.metric == "throttled" and reading.now > 0:
             found[reading.target] = f"{reading.target} is throttled at its CPU limit"
         elif reading.metric == "cpu" and grown:
-            told = f"{reading.target} uses {reading.now:g} cores, before {reading.before:g}"
-            found.setdefault(reading.target, told)
+            report = f"{reading.target} uses {reading.now:g} cores, before {reading.before:g}"
+            found.setdefault(reading.target, report)
     return found
 
 
-def _unexplained(snapshot: Snapshot, slow: Mapping[str, float]) -> list[str]:
+def _find_growing(snapshot: Snapshot, nodes: set[str]) -> dict[str, str]:
+    """Workloads that use several times the memory."""
+    return {
+        reading.target: f"{reading.target} uses {reading.now / reading.before:.1f} times the memory"
+        for reading in snapshot.readings
+        if reading.metric == "memory"
+        and reading.target not in nodes
+        and reading.before
+        and reading.now >= GROWTH_MIN * reading.before
+    }
+
+
+def _find_roots(snapshot: Snapshot, slow: Mapping[str, float]) -> list[str]:
     """The slow workloads whose latency does not come from what they call, the slowest first."""
     calls = calls_between(snapshot)
     own: dict[str, float] = {}
@@ -104,5 +120,5 @@ def _slow_node(snapshot: Snapshot, roots: list[str]) -> Iterator[Suspicion]:
             on_node.setdefault(pod.node, []).append(pod.owner)
     for node, names in on_node.items():
         if len(names) > 1 and len(names) > SLOW_SHARE * len(roots):
-            told = f"{', '.join(names)} on node {node} are slow, each by itself"
-            yield Suspicion.of("node_network_delay", node, LIKELY, told, explains=names)
+            report = f"{', '.join(names)} on node {node} are slow, each by itself"
+            yield Suspicion.of("node_network_delay", node, LIKELY, report, explains=names)

@@ -16,14 +16,14 @@ from operator_sre.subjects.kubernetes.containers import (
 from operator_sre.subjects.kubernetes.dependencies import callers_below, calls_between
 from operator_sre.subjects.kubernetes.nodes import find_node_failures
 from operator_sre.subjects.kubernetes.performance import find_slowness
+from operator_sre.subjects.kubernetes.placement import find_admission, find_scheduling
 from operator_sre.subjects.kubernetes.recorded import read_record
-from operator_sre.subjects.kubernetes.routing import (
+from operator_sre.subjects.kubernetes.routes import (
     find_addresses,
     find_log_causes,
     find_routing,
     find_unreachable,
 )
-from operator_sre.subjects.kubernetes.scheduling import find_admission, find_scheduling
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
 from operator_sre.subjects.kubernetes.storage import find_storage
 from operator_sre.subjects.kubernetes.suspicion import POSSIBLE, Suspicion

@@ -9,7 +9,12 @@ from typing import Any
 import yaml
 
 from operator_protocols.domain.system_record import SystemRecord
-from operator_sre.subjects.kubernetes.describe import described, event_rows, parse_age, table
+from operator_sre.subjects.kubernetes.describe import (
+    event_rows,
+    parse_age,
+    parse_description,
+    table,
+)
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
 
@@ -43,7 +48,9 @@ def read_record(record: SystemRecord) -> Snapshot:
     for command, text in record.commands.items():
         words = _words(command)
         match words:
-            case ["kubectl", "describe", kind, _, *_] if item := described(_single(kind), text):
+            case ["kubectl", "describe", kind, _, *_] if item := parse_description(
+                _single(kind), text
+            ):
                 found[_single(kind), item["metadata"]["name"]] = item
             case ["kubectl", "get", "events", *_]:
                 events += event_rows(text)
@@ -145,12 +152,12 @@ def _from_row(kind: str, name: str, row: Mapping[str, str]) -> Fields:
 
 def _complete(live: Fields, declared: Mapping[str, Any]) -> None:
     """Fields that `describe` does not print, from what was applied."""
-    spec, asked = live.setdefault("spec", {}), declared.get("spec") or {}
+    spec, demand = live.setdefault("spec", {}), declared.get("spec") or {}
     if live["kind"] == "persistentvolumeclaim":
-        live["spec"] = {**asked, **{key: value for key, value in spec.items() if value}}
+        live["spec"] = {**demand, **{key: value for key, value in spec.items() if value}}
         return
     template = (spec.get("template") or {}).get("spec")
-    wanted = (asked.get("template") or {}).get("spec")
+    wanted = (demand.get("template") or {}).get("spec")
     if not template or not wanted:
         return
     for key in ("affinity", "imagePullSecrets", "topologySpreadConstraints"):

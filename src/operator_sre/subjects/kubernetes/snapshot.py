@@ -233,7 +233,7 @@ class Snapshot:
 
     `logs` has lines of each workload, `units` the state of system services by node and name,
     `reached` whether a service accepted a connection on a port, `calls` which workloads a
-    workload was seen to call, `declared` the kinds and names that somebody applied.
+    workload was seen to call, `declared` the kinds and names that were applied.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -257,7 +257,7 @@ class Snapshot:
         """The pods of one workload."""
         return [pod for pod in self.pods if pod.owner == workload]
 
-    def selected(self, service: Service) -> list[Workload]:
+    def select_workloads(self, service: Service) -> list[Workload]:
         """The workloads whose pods a service selects."""
         if not service.selector:
             return []

@@ -33,23 +33,23 @@ def find_storage(snapshot: Snapshot) -> Iterator[Suspicion]:
         if claim.phase in ("Bound", "") or claim.volume:
             continue
         affected = users.get(claim.name, [])
-        told = " ".join(
+        report = " ".join(
             event.message for event in fresh_events(snapshot, "persistentvolumeclaim", claim.name)
         )
-        cause, why = _judge(snapshot, claim, told)
+        cause, why = _judge(snapshot, claim, report)
         target = affected[0] if affected else claim.name
         weight = POSSIBLE if cause == "claim_pending" else CERTAIN
         state = f"claim {claim.name} is {claim.phase}"
-        yield Suspicion.of(cause, target, weight, why, state, told, explains=affected)
+        yield Suspicion.of(cause, target, weight, why, state, report, explains=affected)
 
 
-def _judge(snapshot: Snapshot, claim: Claim, told: str) -> tuple[str, str]:
+def _judge(snapshot: Snapshot, claim: Claim, report: str) -> tuple[str, str]:
     """The demand that fails: at the volume that misses the fewest demands."""
-    if match := _NO_CLASS.search(told):
+    if match := _NO_CLASS.search(report):
         return "claim_storage_class", f"storage class {match.group(1)} does not exist"
-    asked = claim.storage_class
-    if asked and snapshot.lacks("storageclass", asked):
-        return "claim_storage_class", f"storage class {asked} does not exist"
+    demand = claim.storage_class
+    if demand and snapshot.lacks("storageclass", demand):
+        return "claim_storage_class", f"storage class {demand} does not exist"
     key = f"{claim.namespace}/{claim.name}"
     free = [volume for volume in snapshot.volumes if volume.claim in ("", key)]
     rows = sorted((_unmet(claim, volume) for volume in free), key=len)

@@ -21,7 +21,10 @@ __all__ = [
 
 # How much a suspicion is worth: the state of the object shows the cause; it fits the cause and
 # something fails; it only could be the cause; it is what many healthy clusters show too.
-CERTAIN, LIKELY, POSSIBLE, WEAK = 0.95, 0.85, 0.6, 0.3
+CERTAIN = 0.95
+LIKELY = 0.85
+POSSIBLE = 0.6
+WEAK = 0.3
 # The kubelet and the controllers repeat an event for as long as its reason lasts.
 EVENT_AGE_S_MAX = 600.0
 EVIDENCE_CHARS_MAX = 300

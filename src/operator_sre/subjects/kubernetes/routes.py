@@ -71,7 +71,7 @@ def find_routing(snapshot: Snapshot) -> Iterator[Suspicion]:
     for service in snapshot.services:
         if not service.selector:
             continue
-        selected = snapshot.selected(service)
+        selected = snapshot.select_workloads(service)
         namesake = _namesake(snapshot, service)
         if not selected or (namesake and namesake not in selected and _own(snapshot, namesake)):
             pairs = ", ".join(f"{key}={value}" for key, value in service.selector.items())
@@ -103,8 +103,8 @@ def find_addresses(snapshot: Snapshot) -> Iterator[Suspicion]:
             if service is None:
                 if address.internal and "service" in snapshot.listed:
                     yield from _judge_host(snapshot, workload, address)
-            elif (meant := _meant(snapshot, address)) and meant is not service:
-                yield _misdirected(snapshot, workload, address, meant)
+            elif (meant := _find_meant(snapshot, address)) and meant is not service:
+                yield _blame_variable(snapshot, workload, address, meant)
             elif address.port and service.ports:
                 if address.port in {port.number for port in service.ports}:
                     right[service.name] = right.get(service.name, 0) + 1
@@ -113,21 +113,21 @@ def find_addresses(snapshot: Snapshot) -> Iterator[Suspicion]:
     for name, clients in wrong.items():
         service = next(each for each in snapshot.services if each.name == name)
         offered = ", ".join(str(port.number) for port in service.ports)
-        asked = {address.port for _, address in clients}
-        behind = snapshot.selected(service)
+        demand = {address.port for _, address in clients}
+        behind = snapshot.select_workloads(service)
         served = {p.number for w in behind for c in w.spec.containers for p in c.ports}
-        agreed = len(clients) > 1 or (asked <= served and not served & _numbers(service))
-        if not right.get(name) and agreed and len(asked) == 1:
+        agreed = len(clients) > 1 or (demand <= served and not served & _numbers(service))
+        if not right.get(name) and agreed and len(demand) == 1:
             # All clients agree, so the service has changed.
             target = behind[0].name if behind else name
-            why = f"{len(clients)} clients use port {asked.pop()} of {name}, it offers {offered}"
+            why = f"{len(clients)} clients use port {demand.pop()} of {name}, it offers {offered}"
             yield Suspicion.of("service_port", target, CERTAIN, why, explains=[target])
             continue
         for workload, address in clients:
             why = f"{address.variable} of {workload.name} is {address.host}:{address.port},"
-            told = f"{why} and service {name} offers port {offered}"
+            report = f"{why} and service {name} offers port {offered}"
             yield Suspicion.of(
-                "wrong_address", workload.name, CERTAIN, told, explains=[workload.name]
+                "wrong_address", workload.name, CERTAIN, report, explains=[workload.name]
             )
 
 
@@ -153,18 +153,18 @@ def find_log_causes(snapshot: Snapshot) -> Iterator[Suspicion]:
     if len(unresolved) > 1:
         line = next(iter(unresolved.values()))
         names = ", ".join(sorted(unresolved))
-        told = f"names of existing services do not resolve for {names}"
-        yield Suspicion.of("dns_down", "kube-dns", LIKELY, told, line, explains=unresolved)
+        report = f"names of existing services do not resolve for {names}"
+        yield Suspicion.of("dns_down", "kube-dns", LIKELY, report, line, explains=unresolved)
 
 
 def find_unreachable(snapshot: Snapshot) -> Iterator[Suspicion]:
-    """Services that should answer and do not: scaled to zero, or kept apart by a policy."""
+    """Services that should answer and do not: scaled to zero, or blocked by a policy."""
     calls = calls_between(snapshot)
     for service in snapshot.services:
         lost = [
             port for (name, port), ok in snapshot.reached.items() if name == service.name and not ok
         ]
-        for workload in snapshot.selected(service):
+        for workload in snapshot.select_workloads(service):
             callers = [name for name, called in calls.items() if workload.name in called]
             failing = [
                 name
@@ -179,8 +179,8 @@ def find_unreachable(snapshot: Snapshot) -> Iterator[Suspicion]:
                 yield Suspicion.of("scaled_to_zero", workload.name, weight, why, *missed)
             elif lost and service.endpoints and snapshot.names.get("networkpolicy"):
                 names = ", ".join(sorted(snapshot.names["networkpolicy"]))
-                told = f"the pods are ready, and there are network policies: {names}"
-                yield Suspicion.of("network_policy", workload.name, POSSIBLE, *missed, told)
+                report = f"the pods are ready, and there are network policies: {names}"
+                yield Suspicion.of("network_policy", workload.name, POSSIBLE, *missed, report)
 
 
 def _holder(snapshot: Snapshot, calls: Mapping[str, set[str]], workload: Workload) -> Workload:
@@ -229,14 +229,20 @@ def _judge_port(
     reached = snapshot.reached.get((service.name, port.number))
     serves = ", ".join(f"{each.number}/{each.protocol}" for each in declared)
     route = f"service {service.name} sends port {port.number}/{port.protocol} to {port.target}"
-    told = f"{workload.name} serves {serves}" if serves else ""
+    report = f"{workload.name} serves {serves}" if serves else ""
     failed = f"no connection to {service.name}:{port.number}" if reached is False else ""
     names = {each.name: each for each in declared if each.name}
     if not port.target.isdecimal():
         if declared and port.target not in names:
             why = f"{route}, a name that no container port has"
             yield Suspicion.of(
-                "service_port", workload.name, CERTAIN, why, told, failed, explains=[workload.name]
+                "service_port",
+                workload.name,
+                CERTAIN,
+                why,
+                report,
+                failed,
+                explains=[workload.name],
             )
         return
     same = [each for each in declared if str(each.number) == port.target]
@@ -244,13 +250,19 @@ def _judge_port(
         # A port without a declared protocol is TCP, and so is nearly every protocol.
         weight = CERTAIN if reached is not True else POSSIBLE
         yield Suspicion.of(
-            "service_protocol", workload.name, weight, route, told, failed, explains=[workload.name]
+            "service_protocol",
+            workload.name,
+            weight,
+            route,
+            report,
+            failed,
+            explains=[workload.name],
         )
     elif declared and not same and port.target not in {probe.port for probe in probes}:
         # Containers may serve ports that they do not declare.
         weight = {False: CERTAIN, None: LIKELY, True: WEAK}[reached]
         yield Suspicion.of(
-            "service_port", workload.name, weight, route, told, failed, explains=[workload.name]
+            "service_port", workload.name, weight, route, report, failed, explains=[workload.name]
         )
 
 
@@ -288,20 +300,20 @@ def _numbers(service: Service) -> set[int]:
     return {port.number for port in service.ports}
 
 
-def _meant(snapshot: Snapshot, address: Address) -> Service | None:
+def _find_meant(snapshot: Snapshot, address: Address) -> Service | None:
     """The service that a variable is named after; None where that is not clear."""
     words = [word for word in address.variable.lower().split("_") if word not in _ADDRESS_WORDS]
-    said = "".join(words)
-    if len(said) < 3:
+    stem = "".join(words)
+    if len(stem) < 3:
         return None
     plain = {service.name: service.name.replace("-", "") for service in snapshot.services}
-    if said in plain.get(address.name, ""):
+    if stem in plain.get(address.name, ""):
         return None
-    found = [service for service in snapshot.services if plain[service.name].startswith(said)]
+    found = [service for service in snapshot.services if plain[service.name].startswith(stem)]
     return found[0] if len(found) == 1 else None
 
 
-def _misdirected(
+def _blame_variable(
     snapshot: Snapshot, workload: Workload, address: Address, meant: Service
 ) -> Suspicion:
     """A variable named after one service with the address of another."""
@@ -311,14 +323,14 @@ def _misdirected(
     return Suspicion.of("wrong_address", workload.name, weight, why, explains=[workload.name])
 
 
-def _resembles(one: str, other: str) -> bool:
+def _resembles(first: str, other: str) -> bool:
     """Whether two names differ by a slip of the keyboard, or by a word at an end."""
-    if one in other or other in one:
+    if first in other or other in first:
         return True
-    if abs(len(one) - len(other)) > 2:
+    if abs(len(first) - len(other)) > 2:
         return False
     before = list(range(len(other) + 1))
-    for row, letter in enumerate(one, start=1):
+    for row, letter in enumerate(first, start=1):
         now = [row]
         for column, wanted in enumerate(other, start=1):
             change = before[column - 1] + (letter != wanted)

@@ -78,7 +78,7 @@ def find_scheduling(snapshot: Snapshot) -> Iterator[Suspicion]:
     for pod in snapshot.pods:
         if pod.node or pod.phase not in ("Pending", ""):
             continue
-        told = next(
+        report = next(
             (
                 event.message
                 for event in fresh_events(snapshot, "pod", pod.name)
@@ -87,18 +87,18 @@ def find_scheduling(snapshot: Snapshot) -> Iterator[Suspicion]:
             "",
         )
         spec = next((w.spec for w in snapshot.workloads if w.name == pod.owner), pod.spec)
-        cause, why = _blocked(snapshot, pod, spec)
-        counted = _counted(told)
-        if "unbound" in told or "persistentvolumeclaim" in told:
+        cause, why = _find_block(snapshot, pod, spec)
+        counted = _count_rejections(report)
+        if "unbound" in report or "persistentvolumeclaim" in report:
             continue  # what is wrong with the claim is found at the claim
         if counted and (not cause or cause not in counted):
             # The scheduler knows more than the fields that were observed.
             cause = next(iter(counted))
         if cause and cause != "node_not_ready":
-            weight = CERTAIN if told else LIKELY
-            yield Suspicion.of(cause, pod.owner, weight, told, why, explains=[pod.owner])
-        elif not told and snapshot.nodes and (pod.age_s or 0.0) > UNSEEN_S:
-            # Nobody even tried: the scheduler reports every pod that it cannot place.
+            weight = CERTAIN if report else LIKELY
+            yield Suspicion.of(cause, pod.owner, weight, report, why, explains=[pod.owner])
+        elif not report and snapshot.nodes and (pod.age_s or 0.0) > UNSEEN_S:
+            # Without a scheduler nothing is tried: it reports every pod that it cannot place.
             unready = f"pod {pod.name} has no node, and the scheduler reported nothing about it"
             yield Suspicion.of("scheduler_down", _control(snapshot), POSSIBLE, unready)
 
@@ -185,7 +185,7 @@ def _control(snapshot: Snapshot) -> str:
     return snapshot.nodes[0].name if snapshot.nodes else "control plane"
 
 
-def _counted(message: str) -> Counter[str]:
+def _count_rejections(message: str) -> Counter[str]:
     """How many nodes the scheduler rejected for each reason, the most frequent first."""
     sentence = message.partition("preemption:")[0]
     counts: Counter[str] = Counter()
@@ -196,7 +196,7 @@ def _counted(message: str) -> Counter[str]:
     return Counter(dict(Counter(others or counts).most_common()))
 
 
-def _blocked(snapshot: Snapshot, pod: Pod, spec: PodSpec) -> tuple[str, str]:
+def _find_block(snapshot: Snapshot, pod: Pod, spec: PodSpec) -> tuple[str, str]:
     """What keeps a pod from the nodes that it could use, by their fields; empty if nothing."""
     wanted = {**spec.selector, **pod.spec.selector}
     suitable = [node for node in snapshot.nodes if _asked_for(node, wanted, spec.affinity)]
@@ -211,7 +211,7 @@ def _blocked(snapshot: Snapshot, pod: Pod, spec: PodSpec) -> tuple[str, str]:
     if not all(reasons.values()):
         return "", ""
     # A node that takes no pods at all is a candidate only if there is no other.
-    open_nodes = [node for node in suitable if not _closed(node)] or suitable
+    open_nodes = [node for node in suitable if not _takes_no_pods(node)] or suitable
     counts = Counter(reasons[node.name] for node in open_nodes)
     cause = counts.most_common(1)[0][0]
     names = ", ".join(name for name, reason in reasons.items() if reason == cause)
@@ -245,7 +245,7 @@ def _meets(labels: Mapping[str, str], rule: Mapping[str, Any]) -> bool:
     return True
 
 
-def _tolerated(taint: Taint, tolerations: tuple[Taint, ...]) -> bool:
+def _tolerates(taint: Taint, tolerations: tuple[Taint, ...]) -> bool:
     return any(
         (not each.key or each.key == taint.key)
         and (each.exists or each.value == taint.value)
@@ -254,14 +254,14 @@ def _tolerated(taint: Taint, tolerations: tuple[Taint, ...]) -> bool:
     )
 
 
-def _closed(node: Node) -> bool:
+def _takes_no_pods(node: Node) -> bool:
     return node.cordoned and any(key in node.name for key in ("master", "control"))
 
 
 def _objection(snapshot: Snapshot, node: Node, pod: Pod) -> str:
     """The first reason, in the order of the scheduler, why a node does not take a pod."""
     for taint in node.taints:
-        if taint.effect == "PreferNoSchedule" or _tolerated(taint, pod.spec.tolerations):
+        if taint.effect == "PreferNoSchedule" or _tolerates(taint, pod.spec.tolerations):
             continue
         if taint.key in _BROKEN_NODE:
             return "node_not_ready"
@@ -272,9 +272,9 @@ def _objection(snapshot: Snapshot, node: Node, pod: Pod) -> str:
     mains = [container for container in pod.spec.containers if not container.init]
     lacking = {}
     for resource in ("memory", "cpu"):
-        asked = sum(container.requests.get(resource, 0.0) for container in mains)
+        demand = sum(container.requests.get(resource, 0.0) for container in mains)
         whole = node.allocatable.get(resource)
-        if whole is None or not asked:
+        if whole is None or not demand:
             continue
         used = node.requested.get(resource)
         if used is None:
@@ -284,6 +284,6 @@ def _objection(snapshot: Snapshot, node: Node, pod: Pod) -> str:
                 if other.node == node.name
                 for container in other.spec.containers
             )
-        if asked > whole - used:
-            lacking[resource] = asked / whole
+        if demand > whole - used:
+            lacking[resource] = demand / whole
     return f"{max(lacking, key=lambda name: lacking[name])}_capacity" if lacking else ""
