@@ -241,7 +241,7 @@ def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
     lines = []
     if (load := view.load) is not None:
         done = load.success_rate
-        rate = "nothing came to an end" if done is None else f"{done:.1%} ok"
+        rate = "no request completed" if done is None else f"{done:.1%} ok"
         last, ever = _latency(load.latency), _latency(load.latency_total)
         lines = [
             f"load:      {load.shape}, {load.ops_per_s:.0f}/s, {rate}, {last}",

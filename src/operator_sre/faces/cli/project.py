@@ -31,9 +31,9 @@ def init(
     print_lines([clean(f"kept    {made.folder}/{name} as it was") for name in made.kept])
     print_lines(
         [
-            "next    say in subjects/example.yaml what your system is, and try it:",
+            "next    describe your system in subjects/example.yaml, and check it:",
             "        operator subjects test subjects/example.yaml",
-            "        then take the marks away in operator.toml, and see whether all is ready:",
+            "        then remove the comment marks in operator.toml, and check the project:",
             "        operator validate",
         ]
     )
