@@ -64,7 +64,7 @@ def test_a_setting_that_differs_since_the_failure_is_a_change() -> None:
         _look(30, version="1.1", setting_mode="none", setting_quota=9),
     ]
     mode, quota = _changes(*looks)
-    assert (mode.what, mode.before, mode.after) == ("setting_mode", "revision", "none")
+    assert (mode.name, mode.before, mode.after) == ("setting_mode", "revision", "none")
     assert (mode.at, mode.source, mode.by) == (looks[2].at, "observation", "")
     assert (quota.before, quota.after, quota.at) == ("8", "9", looks[3].at)
     described = describe_change(mode)
@@ -77,7 +77,7 @@ def test_a_setting_that_differs_since_the_failure_is_a_change() -> None:
 def test_what_fails_or_is_back_or_cannot_be_read_is_no_change() -> None:
     well = _look(0, role="leader", last_error="", up=True, latency_ms=1)
     ill = _look(20, role="follower", last_error="refused", up=False, latency_ms=9)
-    assert [change.what for change in _changes(well, ill)] == ["role"]
+    assert [change.name for change in _changes(well, ill)] == ["role"]
     assert _changes(well, ill, _look(30, role="leader")) == ()
     assert _changes(well, _look(20)) == ()
     assert _changes(ill) == ()  # no look before the failure

@@ -105,10 +105,10 @@ def changes_of(
     since: datetime,
     redact: Callable[[str], str],
 ) -> tuple[Change, ...]:
-    """Which texts and settings read of these targets differ from the last look before the failure.
+    """The texts and settings of these targets that differ from those before the failure.
 
-    Only readings that both looks have are compared, so that a target that cannot be observed has
-    no changes. Each is dated by the first look that has the new value.
+    Only readings that both have are compared, so that a target that cannot be observed has
+    no changes. Each is dated by the first observation that has the new value.
     """
     before = next((look for look in reversed(looks) if look.at < since and look.seen), None)
     if before is None:
@@ -130,7 +130,7 @@ def changes_of(
     return tuple(
         Change(
             target=name,
-            what=reading,
+            name=reading,
             before=redact(was)[:VALUE_CHARS_MAX],
             after=redact(now)[:VALUE_CHARS_MAX],
             at=at,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operator_evals.facts import DiagnosisFact, TrialFacts, TrialState
-from operator_evals.generated.calibration import calibrate
+from operator_evals.generated.calibration import Band, Calibration, calibrate
 from tests.evals.generated.generated_samples import trial
 
 
@@ -24,6 +24,7 @@ def test_a_sure_diagnosis_of_the_wrong_part_costs_most() -> None:
     right, wrong = _stating(("dead", "till-2", 1.0)), _stating(("dead", "till-1", 1.0))
     found = calibrate([right, right, right, wrong])
     (band,) = found.bands
+    assert isinstance(band, Band)
     assert (band.low, band.high, band.mean) == (0.97, 1.0, 1.0)
     assert (band.right.count, band.right.of) == (3, 4)
     assert found.brier == pytest.approx(0.25)
@@ -48,4 +49,4 @@ def test_what_was_not_injected_proves_nothing() -> None:
     void = replace(_stating(("dead", "till-2", 0.9)), state=TrialState.INVALID)
     refused = replace(trial(refused="it is not running"), diagnoses=void.diagnoses)
     assert calibrate([void, refused]).diagnoses == 0
-    assert calibrate([]).bands == ()
+    assert calibrate([]) == Calibration((), 0, 0.0, 0.0)

@@ -19,6 +19,7 @@ from operator_evals.campaign_file import variant_folders
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, must_be_written, open_database
 from operator_evals.facts import TrialFacts, TrialState
+from operator_evals.generated.calibration import Calibration, calibrate
 from operator_evals.generated.case import Case
 from operator_evals.generated.generator import shrink
 from operator_evals.generated.outcome import Outcome as Ending
@@ -66,6 +67,11 @@ class Sitting:
     tally: Tally
     judged: tuple[Judged, ...]
     machine: dict[str, str]
+
+    @property
+    def calibration(self) -> Calibration:
+        """How far the probabilities of its diagnoses can be trusted."""
+        return calibrate(judged.facts for judged in self.judged)
 
 
 async def run_generated(

@@ -155,7 +155,15 @@ def _show(found: Sitting) -> None:
     ]
     print_lines([clean(head)])
     print_table(("outcome", "cases", "share", "95 % interval"), rows)
-    print_lines([f"named a cause in {tally.named}, abstained in {tally.abstained}", ""])
+    trust = found.calibration
+    print_lines(
+        [
+            f"named a cause in {tally.named}, abstained in {tally.abstained}",
+            f"Brier score {trust.brier:.3f} of {trust.diagnoses} diagnoses"
+            f" ({trust.base:.3f} for a constant guess)",
+            "",
+        ]
+    )
     worst = [
         (bad.seed, bad.outcome.value, bad.case, "; ".join(bad.why))
         for bad in tally.worst[:WORST_SHOWN]

@@ -10,13 +10,13 @@ __all__ = ["Change", "describe_change"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became different at a target, from `before` to `after`, and which source says so.
+    """A setting, version, role or member of a target went from `before` to `after`.
 
-    It was first seen `at` this moment; `by` is who did it, "" where that is unknown.
+    `source` observed it first `at` this moment. `by` is who made it, "" where that is unknown.
     """
 
     target: str
-    what: str
+    name: str
     before: str
     after: str
     at: datetime
@@ -28,6 +28,6 @@ def describe_change(change: Change) -> str:
     """A change as one sentence without its full stop."""
     who = f" by {change.by}" if change.by else ""
     return (
-        f"{change.target}: {change.what} changed from {change.before!r} to {change.after!r}{who},"
+        f"{change.target}: {change.name} changed from {change.before!r} to {change.after!r}{who},"
         f" first seen at {change.at:%H:%M:%S} UTC ({change.source})"
     )
