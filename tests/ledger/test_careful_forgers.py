@@ -76,3 +76,11 @@ def test_damages_are_reported_in_the_order_of_the_ledger(ledger: Ledger) -> None
     ledger.put(15, ledger.forged(15), rehash=False)
     ledger.sql("UPDATE checkpoints SET signature = zeroblob(64) WHERE seq = 10")
     assert ledger.damages() == [(10, "forged_checkpoint"), (15, "edited")]
+
+
+def test_what_follows_a_damage_without_a_successor_belongs_to_it(ledger: Ledger) -> None:
+    ledger.put(5, ledger.forged(5), rehash=False)
+    ledger.put(6, ledger.row(6)[0], rehash=True, previous=b"x" * 32)
+    assert ledger.damages() == [(5, "edited")]
+    ledger.put(15, ledger.forged(15), rehash=False)
+    assert ledger.damages() == [(5, "edited"), (15, "edited")]
