@@ -84,3 +84,12 @@ def test_what_follows_a_damage_without_a_successor_belongs_to_it(ledger: Ledger)
     assert ledger.damages() == [(5, "edited")]
     ledger.put(15, ledger.forged(15), rehash=False)
     assert ledger.damages() == [(5, "edited"), (15, "edited")]
+
+
+def test_the_entry_behind_a_damage_is_still_compared_with_its_signature(ledger: Ledger) -> None:
+    previous = b"x" * 32
+    for seq in range(EVERY, ENTRIES + 1):
+        previous = ledger.put(seq, ledger.forged(seq), rehash=True, previous=previous)
+    ledger.sql("DELETE FROM checkpoints WHERE seq > ?", EVERY)
+    details = [damage.detail for damage in ledger.report().damages]
+    assert any(f"1 to {EVERY} were rewritten" in detail for detail in details)
