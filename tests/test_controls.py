@@ -17,6 +17,7 @@ from operator_protocols.domain.verdict import Mode, Risk, Verdict
 from operator_protocols.errors import ExecutorError
 from operator_protocols.ports import Job
 from operator_sre.controls import TARGETS_NAMED_MAX, Controls
+from operator_sre.executor import Executor
 from operator_sre.executor.docker import Address, Engine
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
@@ -120,7 +121,8 @@ async def test_a_command_is_bound_to_the_machine_that_answers_at_its_target(
 ) -> None:
     made = _controls(shop)
     shell = _Places(tmp_path, {"": HERE, "node-1": "ssh://a SHA256:1"})
-    controls = replace(made, executor=replace(made.executor, shell=shell))
+    executor = Executor(made.executor.intents, shell, made.executor.tools)
+    controls = replace(made, executor=executor)
     here = await controls.complete(Action.shell("uptime"))
     there = await controls.complete(Action.shell("uptime", target="node-1"))
     tool = await controls.complete(Action("nudge", {"node": "node-1"}))

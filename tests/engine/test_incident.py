@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.run import Answer, Escalate, Finish
+from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConflictError
 from operator_protocols.ports import Job
+from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
 from tests.contract.plants import Plant
 from tests.contract.workshop import DIAGNOSIS, MEND, STABLE_S, Script, Workshop
@@ -24,6 +27,7 @@ from tests.contract.workshop import DIAGNOSIS, MEND, STABLE_S, Script, Workshop
 pytestmark = pytest.mark.asyncio
 
 Open = Callable[..., Workshop]
+UNMEND = Action("unmend", {}, target="node-1")
 PEEK = Action("peek", {}, target="node-1")
 DONE = Answer("over", (Finish("I have repaired it"),))
 
@@ -36,6 +40,20 @@ class _Peek:
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """See nothing."""
         return Result(Outcome.RAN, 1, "nothing")
+
+
+class _Unmend:
+    """A tool that takes back what was mended."""
+
+    spec = ToolSpec("unmend", "It takes back.", (), Risk.LOW, changes=True)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Count it."""
+        self.calls += 1
+        return Result(Outcome.RAN, 0)
 
 
 @pytest.fixture
@@ -58,6 +76,31 @@ async def test_a_check_of_a_removed_subject_is_still_reported(shop: Open) -> Non
     check = await gone.watch("shop")
     assert check.broken() == {"shop/node-1/up"}
     assert one.store.tickets.find() == []
+
+
+async def test_planned_work_holds_the_ticket_until_it_is_over(shop: Open) -> None:
+    one = shop()
+    store, clock, silences = one.store, one.clock, list[Silence]()
+    desk = Desk(
+        tickets=store.tickets, leases=store.leases, stable_s=STABLE_S, moves=store.ticket_moves
+    )
+    made = one.pipeline()
+    monitor = Monitor(
+        clock=clock,
+        conditions=store.conditions,
+        observations=store.observations,
+        timeout_s=5.0,
+        blind_grace_s=0.0,
+        quiet=lambda subject: silences,
+    )
+    pipeline = replace(made, desk=desk, monitor=monitor)
+    for planned in (False, True, False):
+        until = clock.now() + timedelta(hours=1)
+        silences[:] = [Silence("q", clock.now(), until, "ada", "x", target="node-1")] * planned
+        check = await pipeline.watch("shop")
+        assert check.broken() == {"shop/node-1/up"}
+        (ticket,) = store.tickets.find()
+        assert ticket.is_paused(clock.now()) is planned
 
 
 async def test_only_a_change_makes_operator_check_the_subject_again(shop: Open) -> None:
@@ -93,6 +136,25 @@ async def test_after_a_failed_proof_a_check_may_be_repeated_and_the_change_may_n
     (refused,) = one.entries(Kind.REFUSED)
     assert refused.payload["action"]["tool"] == "mend"
     assert "already ran" in refused.payload["result"]["stderr"]
+
+
+async def test_a_change_is_rolled_back_whatever_is_said_against_its_diagnosis(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND)), DONE, Answer("again", (MEND,)))
+    unmend = _Unmend()
+    one.tools = (one.mend, unmend)
+    one.mend.works = False
+    mend = one.mend.call
+
+    async def reversible(arguments: Mapping[str, Argument], job: Job) -> Result:
+        return replace(await mend(arguments, job), undo=UNMEND)
+
+    one.mend.call = reversible  # type: ignore[method-assign]
+    pipeline = replace(
+        one.pipeline(), objection=lambda ask: "It contradicts." if one.mend.calls else ""
+    )
+    await pipeline.watch("shop")
+    await pipeline.work(await one.claim())
+    assert (one.mend.calls, unmend.calls) == (["node-1"], 1)
 
 
 async def test_a_name_in_a_proof_that_instructs_its_reader_is_reported(shop: Open) -> None:

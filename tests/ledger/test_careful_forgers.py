@@ -76,3 +76,20 @@ def test_damages_are_reported_in_the_order_of_the_ledger(ledger: Ledger) -> None
     ledger.put(15, ledger.forged(15), rehash=False)
     ledger.sql("UPDATE checkpoints SET signature = zeroblob(64) WHERE seq = 10")
     assert ledger.damages() == [(10, "forged_checkpoint"), (15, "edited")]
+
+
+def test_what_follows_a_damage_without_a_successor_belongs_to_it(ledger: Ledger) -> None:
+    ledger.put(5, ledger.forged(5), rehash=False)
+    ledger.put(6, ledger.row(6)[0], rehash=True, previous=b"x" * 32)
+    assert ledger.damages() == [(5, "edited")]
+    ledger.put(15, ledger.forged(15), rehash=False)
+    assert ledger.damages() == [(5, "edited"), (15, "edited")]
+
+
+def test_the_entry_behind_a_damage_is_still_compared_with_its_signature(ledger: Ledger) -> None:
+    previous = b"x" * 32
+    for seq in range(EVERY, ENTRIES + 1):
+        previous = ledger.put(seq, ledger.forged(seq), rehash=True, previous=previous)
+    ledger.sql("DELETE FROM checkpoints WHERE seq > ?", EVERY)
+    details = [damage.detail for damage in ledger.report().damages]
+    assert any(f"1 to {EVERY} were rewritten" in detail for detail in details)

@@ -93,10 +93,9 @@ def judge(
         risks.add(Risk.CRITICAL)
     reversals: set[bool | None] = set()
     for finding in findings:
-        is_reversible = _add_rules(finding, policy, rules, risks)
-        changes = finding.reason and _mark(finding.reason) not in _READING
-        if changes or is_reversible is not None:
-            reversals.add(is_reversible)
+        reversal = _add_rules(finding, policy, rules, risks)
+        if reversal is not None or (finding.reason and _mark(finding.reason) not in _READING):
+            reversals.add(reversal)
     strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
     level = strictest.level if strictest else Level.SAFE
     score = score_of((finding.simple for finding in findings), level=level)

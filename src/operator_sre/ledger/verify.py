@@ -239,7 +239,6 @@ def _catch_up(walk: _Walk, seq: int) -> None:
     while page := walk.entries.raw(at, limit=PAGE):
         for row in page:
             if waiting is not None and row[3] == waiting[4]:
-                walk.last = waiting
                 if waiting[0] in walk.wanted:
                     walk.hashes[waiting[0]] = waiting[4]
                 return
