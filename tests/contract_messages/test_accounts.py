@@ -29,7 +29,7 @@ from operator_sre.contract.accounts import (
 )
 from operator_sre.contract.evidence import of_command, of_rule
 from operator_sre.contract.messages import EvidenceRef, RunStatus
-from operator_sre.contract.promises import check_document
+from operator_sre.contract.schemas import check_document
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.policy import built_in
 from operator_sre.gate.policy.load import book_of
