@@ -23,7 +23,7 @@ from operator_lab.tui.panels import (
     traffic_text,
     verdicts_text,
 )
-from operator_lab.tui.show import Recorder
+from operator_lab.tui.recorder import Recorder
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.errors import UsageError
 from tests.lab.tui.scenes import HOSTILE, approval, ending, entry, picture, story, verdict

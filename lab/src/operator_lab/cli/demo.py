@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from operator_lab.demo import Ending, Event, Plan
-    from operator_lab.tui.show import Recorder
+    from operator_lab.tui.recorder import Recorder
     from operator_sre.config import Config
 
 __all__ = [
@@ -332,7 +332,7 @@ def _play(config: Config, plan: Plan, wish: _Wish) -> Ending | None:
     if wish.record is None:
         recorder = None
     else:
-        from operator_lab.tui.show import Recorder
+        from operator_lab.tui.recorder import Recorder
 
         size = shutil.get_terminal_size((120, 40))
         title = f"operator demo {plan.subject} --fault {plan.fault}"
