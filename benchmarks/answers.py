@@ -30,7 +30,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.codec import to_json
 from operator_sre.config import load_config
 from operator_sre.contract import messages
-from operator_sre.contract.promises import check_document
+from operator_sre.contract.schemas import check_document
 from operator_sre.gate import Policy, judge
 from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction

@@ -25,9 +25,8 @@ from functools import partial
 from pathlib import Path
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.command import CommandFilter
+from operator_protocols.domain.command import CommandFilter, Query
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.query import Query
 from operator_sre.clock import SystemClock
 from operator_sre.codec import to_json
 from operator_sre.ledger.history.query import parse_query

@@ -28,7 +28,7 @@ from operator_sre.contract.messages import (
     RecommendPolicyPatchRequest,
     SummarizeRunRequest,
 )
-from operator_sre.contract.promises import check_document
+from operator_sre.contract.schemas import check_document
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.ledger.redaction.generator import Sample, samples
 from tests.ledger.redaction.measuring import leaks

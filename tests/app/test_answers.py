@@ -45,7 +45,7 @@ from operator_sre.contract.messages import (
     ValidateAgentProjectRequest,
     ValidationIssue,
 )
-from operator_sre.contract.promises import check_document
+from operator_sre.contract.schemas import check_document
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 
 pytestmark = pytest.mark.asyncio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_protocols.errors import ConfigError
 from operator_sre.config import Config, ModelConfig, load_config
 from operator_sre.config.models import (

@@ -39,7 +39,7 @@ from operator_protocols.ports import (
     Workflows,
 )
 from operator_sre.store import open_store, open_store_at
-from operator_sre.store.runs import StoredSpending
+from operator_sre.store.intents import StoredSpending
 from operator_sre.store.transaction import Rules
 
 __all__ = ["STORES", "URL", "Home", "Ports"]

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_protocols.domain.cursor import Cursor
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Cursor, Draft, Kind
 from tests.contract.clock import HeldClock
 from tests.contract.stores import Home, Ports
 

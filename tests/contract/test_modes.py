@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.mode import SubjectMode
+from operator_protocols.domain.limits import SubjectMode
 from operator_protocols.domain.verdict import Mode
 from tests.contract.clock import HeldClock
 from tests.contract.stores import Home, Ports

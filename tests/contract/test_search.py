@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.command import CommandFilter
+from operator_protocols.domain.command import CommandFilter, Query
 from operator_protocols.domain.entry import Draft, Entry, Kind
-from operator_protocols.domain.query import Query
 from operator_sre.ledger.history.query import parse_query
 from tests.contract.clock import HeldClock
 from tests.contract.doing import DONE, Doer

@@ -8,8 +8,8 @@ import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.limits import SwitchState
 from operator_protocols.domain.permit import ApprovalState, Permit
-from operator_protocols.domain.switch import SwitchState
 from operator_protocols.errors import ConflictError, PermitError
 from tests.contract.clock import HeldClock
 from tests.contract.doing import DONE, Doer

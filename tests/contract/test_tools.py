@@ -19,9 +19,9 @@ from operator_sre.clock import SystemClock
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.files import Rights
+from operator_sre.executor.tools.general import standard_tools
 from operator_sre.executor.tools.parameters import Invalid, validate
 from operator_sre.executor.tools.registry import Registry
-from operator_sre.executor.tools.standard import standard_tools
 from tests.executor.jobs import new_job
 
 

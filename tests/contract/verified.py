@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from operator_protocols.domain.checkpoint import Checkpoint
+from operator_protocols.domain.entry import Checkpoint
 from operator_sre.ledger import Report, verify
 from operator_sre.ledger.verify import Rows
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_sre.contract import evidence
-from operator_sre.contract.categories import ADVICE
+from operator_sre.contract.evidence import ADVICE
 from operator_sre.contract.messages import (
     ConfirmationRequirement,
     ExplainFailureRequest,

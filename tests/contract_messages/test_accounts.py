@@ -11,7 +11,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Actor, Entry, Kind
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.app.answers.rules import DEFAULT_DENY, blocking_rule, place_of, rule_at
 from operator_sre.codec import to_json
 from operator_sre.contract.accounts import (
@@ -29,7 +29,7 @@ from operator_sre.contract.accounts import (
 )
 from operator_sre.contract.evidence import of_command, of_rule
 from operator_sre.contract.messages import EvidenceRef, RunStatus
-from operator_sre.contract.promises import check_document
+from operator_sre.contract.schemas import check_document
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.policy import built_in
 from operator_sre.gate.policy.load import book_of

@@ -13,7 +13,6 @@ from operator_protocols.domain.confirmation import Boundary
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.answers.texts import build_redactor, without_secrets
-from operator_sre.contract.categories import ADVICE, after_decline, next_after, risk_level
 from operator_sre.contract.documents import (
     MisfitError,
     all_error_categories,
@@ -25,7 +24,13 @@ from operator_sre.contract.documents import (
     is_valid_next_action,
     write_message,
 )
-from operator_sre.contract.evidence import command_for
+from operator_sre.contract.evidence import (
+    ADVICE,
+    after_decline,
+    command_for,
+    next_after,
+    risk_level,
+)
 from operator_sre.contract.messages import (
     ConfirmationRequirement,
     EvidenceRef,
@@ -40,7 +45,7 @@ from operator_sre.contract.messages import (
     TimelineEvent,
     ValidateAgentProjectResponse,
 )
-from operator_sre.contract.promises import broken, check_document
+from operator_sre.contract.schemas import broken, check_document
 from tests.contract_messages.samples import failures, requests, responses
 
 

@@ -14,8 +14,7 @@ from operator_protocols.domain import category
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
 from operator_sre.contract.messages import Message
-from operator_sre.contract.promises import check_document
-from operator_sre.contract.schemas import document_schema
+from operator_sre.contract.schemas import check_document, document_schema
 from tests.contract_messages.frozen import ENUMS, FIELDS
 from tests.contract_messages.samples import failures, requests, responses
 from tests.contract_messages.schemas import METHODS, text_of

@@ -61,7 +61,7 @@ CHANNELS_MAX = 8
 LOADED = {
     COMMAND: (
         "cryptography.hazmat.primitives.asymmetric.ed25519",
-        "operator_sre.executor.tools.standard",
+        "operator_sre.executor.tools.general",
         "operator_sre.faces.cli.logs",
         "operator_sre.subjects.ratelimiter",
         "re2",

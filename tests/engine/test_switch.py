@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from operator_protocols.domain.limits import SwitchState
 from operator_protocols.domain.run import Answer, Ask
-from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import StoreError
 from operator_sre.engine import LocalEngine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.load import STATS_FILE, Load
+from operator_lab.load import STATS_FILE, Load, LoadStats, read_load
 from operator_lab.load_clients import (
     CONNECTIONS_MAX,
     REQUEST_S_MAX,
@@ -18,7 +18,6 @@ from operator_lab.load_clients import (
     Reply,
     SqlNode,
 )
-from operator_lab.load_stats import LoadStats, read_load
 from operator_lab.manifest import LOAD
 from tests.contract.postgres import Server, shared_server
 from tests.contract.servers import (

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.load import due_s
-from operator_lab.load_stats import (
+from operator_lab.load import (
     STATS_FILE,
     Histogram,
     Latency,
     LoadStats,
     Sample,
+    due_s,
     read_load,
     write_load,
 )

@@ -26,8 +26,17 @@ from operator_lab.manifest import (
     read_manifest,
     write_manifest,
 )
-from operator_lab.places import User, choose_homes, clear, make_places, unprivileged_user
-from operator_lab.plan import LINKS_CONFIG_FILE, aside, check_spec, plan
+from operator_lab.plan import (
+    LINKS_CONFIG_FILE,
+    User,
+    aside,
+    check_spec,
+    choose_homes,
+    clear,
+    make_places,
+    plan,
+    unprivileged_user,
+)
 from operator_protocols.domain.rig import LoadShape, LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import NotFoundError, RigError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from operator_lab.manifest import HOST, LOAD, own_home
-from operator_lab.places import alone_in, take
+from operator_lab.plan import alone_in, take
 from operator_lab.reservation import Reservation, reserve_ports
 from operator_lab.rig import Rig, RunState
 from operator_lab.startup import answers, raise_rig, retire

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.entry import Actor, Entry, Kind
-from operator_sre.ledger.export import FORMATS, Filter, export_lines
+from operator_sre.ledger.bundle import FORMATS, Filter, export_lines
 from tests.contract.clock import NOON
 
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_protocols.domain.run import (
     Answer,
     Ask,

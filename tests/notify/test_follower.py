@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.cursor import Cursor
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Cursor, Draft, Kind
 from operator_protocols.domain.health import Severity
 from operator_sre.notify.channel import ATTEMPTS_MAX, LEASE_S, Channel, Follower, Terms
 from operator_sre.notify.notice import Event, Message, quiet_of

@@ -22,7 +22,7 @@ from operator_sre.ledger.history.query import parse_query
 from operator_sre.store import Store, indexer, open_store, open_store_at
 from operator_sre.store.database import Connection, Maintained
 from operator_sre.store.indexer import APART_ENTRIES, STEP_ENTRIES, Indexer, IndexProcess, fill
-from operator_sre.store.purge import plan_purge, purge
+from operator_sre.store.maintenance import plan_purge, purge
 from operator_sre.store.store import database_at
 from operator_sre.store.textindex import TEXT_INDEXES, forget_index
 from operator_sre.store.transaction import Rules

@@ -10,13 +10,13 @@ from sqlite3 import connect
 
 import pytest
 
+from operator_protocols.domain.command import Query, Term
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-from operator_protocols.domain.query import Query, Term
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_sre.ledger import KeyFile, verify
 from operator_sre.store import Store, sqlite
-from operator_sre.store.purge import PurgePlan, plan_purge, purge
+from operator_sre.store.maintenance import PurgePlan, plan_purge, purge
 from operator_sre.store.sqlite import SqliteDatabase
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import (

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.watcher import Watch
-from operator_sre.telemetry.heartbeat import INTERVALS_MAX, SLACK_S, Heartbeat, why_stalled
+from operator_sre.telemetry.metrics import INTERVALS_MAX, SLACK_S, Heartbeat, why_stalled
 from tests.contract.clock import NOON, HeldClock
 
 WATCH = Watch("shop", 30.0, NOON, 0.1, looks=1)

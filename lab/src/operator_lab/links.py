@@ -351,7 +351,12 @@ class Links:
     async def serve(self) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._note_change)
+
+        def note_change() -> None:
+            self._changed = True
+            self._wake.set()
+
+        loop.add_signal_handler(signal.SIGHUP, note_change)
         self._rules = read_rules(self._directory)
         # All at once, so that a port which another process took is noticed now.
         for link in self._links:
@@ -374,10 +379,6 @@ class Links:
 
     def look_soon(self) -> None:
         """A target that listened a moment ago does not any more."""
-        self._wake.set()
-
-    def _note_change(self) -> None:
-        self._changed = True
         self._wake.set()
 
     def count(self) -> int:

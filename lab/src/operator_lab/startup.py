@@ -27,8 +27,16 @@ from operator_lab.manifest import (
     read_manifest,
     write_manifest,
 )
-from operator_lab.places import alone_in, choose_homes, clear, make_places, take, unprivileged_user
-from operator_lab.plan import check_spec, plan
+from operator_lab.plan import (
+    alone_in,
+    check_spec,
+    choose_homes,
+    clear,
+    make_places,
+    plan,
+    take,
+    unprivileged_user,
+)
 from operator_lab.ports import is_taken, listens
 from operator_lab.reservation import ReservePorts
 from operator_lab.rules import read_applied

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from operator_lab.manifest import Layout, Volumes
-from operator_lab.places import User
+from operator_lab.plan import User
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.mounts import mount
 from operator_sre.processes.supervision import Volume

@@ -12,8 +12,7 @@ from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError, OperatorError, StoreError, UsageError
 from operator_sre.app.wiring import App, kept_head
 from operator_sre.ledger import Anchor, Damage, Report, verify
-from operator_sre.ledger.bundle import Bundle, write_bundle
-from operator_sre.ledger.export import FORMATS, Filter, export_lines
+from operator_sre.ledger.bundle import FORMATS, Bundle, Filter, export_lines, write_bundle
 from operator_sre.ledger.verify import add_anchor, anchor_line, read_anchors
 
 __all__ = [

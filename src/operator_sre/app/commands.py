@@ -31,7 +31,7 @@ from operator_sre.codec import from_json
 from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.categories import named_exit
-from operator_sre.executor.recovery import Recovery
+from operator_sre.executor.execute import Recovery
 from operator_sre.gate import Way
 
 __all__ = [

@@ -121,7 +121,7 @@ def crossing_of(boundary: Boundary) -> Crossing:
 def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
     """The requirement for other programs; a decided one requires no confirmation."""
     from operator_sre.contract import evidence
-    from operator_sre.contract.categories import risk_level
+    from operator_sre.contract.evidence import risk_level
     from operator_sre.contract.messages import ConfirmationRequirement
 
     pending = confirmation.state is _PENDING

@@ -10,10 +10,9 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.limits import Limits, SwitchState, Usage
 from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from operator_protocols.domain.standing_rule import Scope, StandingRule
-from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.errors import NotFoundError, UsageError

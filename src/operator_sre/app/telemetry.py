@@ -31,13 +31,13 @@ from operator_sre.app.health import health_of
 from operator_sre.app.listeners import is_loopback
 from operator_sre.app.secret_store import read_secret
 from operator_sre.notify.channel import PREFIX
-from operator_sre.telemetry.heartbeat import Heartbeat
 from operator_sre.telemetry.metrics import (
     CONTENT_TYPE,
     WORDS_MAX,
     Channel,
     CheckCounts,
     Figures,
+    Heartbeat,
     LedgerCounts,
     MetricsServer,
     exposition,
@@ -45,7 +45,7 @@ from operator_sre.telemetry.metrics import (
 from operator_sre.telemetry.spans import Collector, Span, provider_named, spans_of
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.cursor import Cursor
+    from operator_protocols.domain.entry import Cursor
     from operator_protocols.domain.health import Health
     from operator_sre.app.wiring import App
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_protocols.errors import ConfigError
 from operator_sre.config.tables import SECRET, check_table, number_of, unknown
 

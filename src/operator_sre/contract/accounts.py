@@ -12,8 +12,8 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import UsageError
 from operator_sre.contract import evidence
-from operator_sre.contract.categories import ADVICE
 from operator_sre.contract.documents import is_valid_error_category
+from operator_sre.contract.evidence import ADVICE
 from operator_sre.contract.messages import (
     ConfirmationRequirement,
     EvidenceRef,

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from operator_sre.drawing.charts import Chart, Mark, Point, Tick, charts
-from operator_sre.drawing.html import page, policy_of, style_of
-from operator_sre.drawing.text import escape_text, figure, plural, span, visible
+from operator_sre.drawing.html import (
+    escape_text,
+    figure,
+    page,
+    plural,
+    policy_of,
+    span,
+    style_of,
+    visible,
+)
 
 __all__ = [
     "Chart",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from operator_protocols.domain.observation import Value
-from operator_sre.drawing.text import escape_text, figure
+from operator_sre.drawing.html import escape_text, figure
 
 __all__ = ["Chart", "Mark", "Point", "Tick", "charts"]
 

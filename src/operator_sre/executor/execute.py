@@ -1,4 +1,4 @@
-"""Execute takes a Permit, never an Action."""
+"""Execute takes a Permit, never an Action. Recovery ends intents whose process is gone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
 from operator_sre.executor.tools.parameters import check_arguments
+from operator_sre.processes.identity import alive
 
-__all__ = ["Executor", "Prepared", "Preparing", "Recovering"]
+__all__ = ["Executor", "Prepared", "Preparing", "Recovering", "Recovery", "is_abandoned"]
 
 # How often a running command asks how the kill switch stands.
 FOLLOW_S = 0.25
@@ -265,3 +266,50 @@ class Executor:
         return Result(
             Outcome.RAN, exit_code=127, stderr=missing, category=FailureCategory.NOT_FOUND
         )
+
+
+def is_abandoned(intent: Entry, here: Initiator) -> bool:
+    """True if its process on this machine is gone. Intents of other machines are not ours."""
+    payload = intent.payload.get("doer")
+    if payload is None:
+        return False
+    initiator = from_json(Initiator, payload)
+    if initiator.host != here.host:
+        return False
+    return initiator.boot != here.boot or not alive(initiator.process)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Looks after what was left open. `executor` is the one for the subject of an intent."""
+
+    intents: Intents
+    initiator: Initiator
+    executor: Callable[[Entry], Executor]
+
+    def open(self) -> list[Entry]:
+        """The intents whose operator is gone."""
+        return [each for each in self.intents.open() if is_abandoned(each, self.initiator)]
+
+    async def settle(self, *, wait_s: float) -> dict[int, Result | None]:
+        """Record what became of each, by its entry; None where it still runs after `wait_s`.
+
+        A command that still runs is left alone: its limits apply, and the next check finds it.
+        """
+        looks = {each.seq: asyncio.ensure_future(self._look(each)) for each in self.open()}
+        if not looks:
+            return {}
+        _, waiting = await asyncio.wait(looks.values(), timeout=wait_s)
+        for look in waiting:
+            look.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+        return {seq: None if look.cancelled() else look.result() for seq, look in looks.items()}
+
+    async def _look(self, intent: Entry) -> Result | None:
+        try:
+            result, _ = await self.executor(intent).recover(intent)
+        except OperatorError as error:  # its subject may be gone; the next check may succeed
+            log.error("cannot recover the action of entry %d: %s", intent.seq, error)
+            return None
+        return result

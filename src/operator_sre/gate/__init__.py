@@ -9,9 +9,8 @@ from operator_sre.gate.judge import judge, safer, warm
 from operator_sre.gate.policy import Policy, Profile
 
 if TYPE_CHECKING:
-    from operator_sre.gate.approvals import Answering, Terms
+    from operator_sre.gate.approvals import Answering, Course, Terms, Way
     from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
-    from operator_sre.gate.course import Course, Way
     from operator_sre.gate.permits import Gate, Held
     from operator_sre.gate.restraint import Turns, came_late, refused_as_busy
     from operator_sre.gate.standing_rules import Standing
@@ -41,7 +40,7 @@ __all__ = [
 _LIES_IN = {
     "PERSON": "authority",
     "Answering": "approvals",
-    "Course": "course",
+    "Course": "approvals",
     "Gate": "permits",
     "GrantedCapabilities": "authority",
     "Held": "permits",
@@ -49,7 +48,7 @@ _LIES_IN = {
     "Standing": "standing_rules",
     "Terms": "approvals",
     "Turns": "restraint",
-    "Way": "course",
+    "Way": "approvals",
     "came_late": "restraint",
     "refused_as_busy": "restraint",
 }

@@ -1,4 +1,4 @@
-"""Asking people, waiting for them, and taking their answers."""
+"""What the gate would do with an action: approvals are requested, awaited and recorded."""
 
 from __future__ import annotations
 
@@ -6,17 +6,39 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding
+from operator_protocols.domain.standing_rule import StandingRule
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import AuthorityError, ConflictError, OperatorError
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
 
-__all__ = ["PERMIT_S", "Answering", "Asking", "Terms", "usable_until"]
+__all__ = ["PERMIT_S", "Answering", "Asking", "Course", "Terms", "Way", "usable_until"]
+
+
+class Way(StrEnum):
+    """What becomes of an action that is asked for; HELD is as long as something restrains."""
+
+    RUNS = "runs"
+    ASKS = "asks"
+    PROPOSES = "proposes"
+    HELD = "held"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Which way an action goes, why, and the standing rule that lets it run without asking."""
+
+    way: Way
+    why: str = ""
+    rule: StandingRule | None = None
+
 
 PERMIT_S = 60.0
 POLL_S = 0.2

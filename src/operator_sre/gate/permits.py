@@ -22,9 +22,16 @@ from operator_protocols.domain.permit import (
 )
 from operator_protocols.domain.verdict import Level, Mode, Verdict
 from operator_sre.codec import to_json
-from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
+from operator_sre.gate.approvals import (
+    PERMIT_S,
+    Answering,
+    Asking,
+    Course,
+    Terms,
+    Way,
+    usable_until,
+)
 from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
-from operator_sre.gate.course import Course, Way
 from operator_sre.gate.judge import judge
 from operator_sre.gate.policy.rule import UNENFORCED, Decision
 from operator_sre.gate.reserved_commands import Ours

@@ -16,7 +16,7 @@ from operator_sre.chain import GENESIS, chain_hash, digest_of_body, record_from,
 from operator_sre.ledger.keys import signature_holds
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.checkpoint import Checkpoint
+    from operator_protocols.domain.entry import Checkpoint
     from operator_protocols.ports import Checkpoints, RawEntry
 
 __all__ = [

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from operator_protocols.domain.cursor import Cursor
 from operator_protocols.domain.diagnosis import Diagnosis
-from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.entry import Cursor, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.errors import MissingExtraError, OperatorError
 from operator_protocols.ports import Approvals, Clock, Cursors, Entries, Tickets

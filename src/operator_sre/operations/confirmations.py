@@ -16,8 +16,8 @@ from operator_protocols.domain.confirmation import Confirmation
 from operator_sre.app import confirmations
 from operator_sre.app.persons import acting_role
 from operator_sre.contract import SCHEMA_VERSION
-from operator_sre.contract.categories import after_decline
 from operator_sre.contract.documents import as_document
+from operator_sre.contract.evidence import after_decline
 from operator_sre.operations.operation import (
     TEXT_MAX,
     After,

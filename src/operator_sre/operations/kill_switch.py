@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from operator_protocols.domain.switch import SwitchState
+from operator_protocols.domain.limits import SwitchState
 from operator_protocols.domain.token import Role
 from operator_sre.app.restraints import Stopped
 from operator_sre.contract import SCHEMA_VERSION

@@ -1,15 +1,17 @@
-"""Intents: uses a permit and records the intent to run its action, in one transaction."""
+"""Runs with their spending, and intents: a permit is used and the intent recorded at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import Result
+from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit, permit_key
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
@@ -18,7 +20,7 @@ from operator_sre.store.approvals import add_to_approval, load_approval
 from operator_sre.store.commands import end_command, start_command
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import UNCONFIRMED
-from operator_sre.store.repository import Repository, in_transaction, update_row
+from operator_sre.store.repository import Repository, in_transaction, insert_row, update_row
 from operator_sre.store.restraints import find_restraint
 from operator_sre.store.standing_rules import count_use, is_rule_standing
 from operator_sre.store.workflows import workflow_refusal
@@ -26,7 +28,17 @@ from operator_sre.store.workflows import workflow_refusal
 if TYPE_CHECKING:
     from operator_sre.store.transaction import Transaction
 
-__all__ = ["StoredIntents", "begin_intent", "end_intent", "mint_permit"]
+__all__ = [
+    "StoredIntents",
+    "StoredRuns",
+    "StoredSpending",
+    "add_spending",
+    "begin_intent",
+    "end_intent",
+    "finish_run",
+    "mint_permit",
+    "start_run",
+]
 
 SHOWN_CHARS = 12
 OPEN_MAX = 1000
@@ -200,3 +212,93 @@ def end_intent(connection: Connection, entry: Entry) -> None:
     outcome = entry.payload["result"]["outcome"]
     update_row(connection, "permits", entry.payload["permit"], {"outcome": outcome})
     end_command(connection, entry)
+
+
+_REASONER = "reasoner"  # the built-in one, which costs nothing
+_COLUMNS = "SELECT id, ticket, model, state, started_at, finished_at, summary FROM runs"
+
+
+class StoredRuns(Repository):
+    """Runs of agents."""
+
+    def get(self, run: str) -> RunRecord | None:
+        """One run."""
+        rows = self._reader.rows(f"{_COLUMNS} WHERE id = ?", (run,))
+        return _record(rows[0]) if rows else None
+
+    def newest(self, *, limit: int, before: str = "") -> Sequence[RunRecord]:
+        """The newest runs, newest first; `before` a run for the next page."""
+        where = " WHERE seq < (SELECT seq FROM runs WHERE id = ?)" if before else ""
+        values = (before, limit) if before else (limit,)
+        rows = self._reader.rows(f"{_COLUMNS}{where} ORDER BY seq DESC LIMIT ?", values)
+        return [_record(row) for row in rows]
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run, ticket, model, state, started_at, finished_at, summary = row
+    return RunRecord(
+        id=run,
+        ticket=ticket,
+        model=model,
+        state=state,
+        started_at=datetime.fromisoformat(started_at),
+        finished_at=datetime.fromisoformat(finished_at) if finished_at else None,
+        summary=summary,
+    )
+
+
+def start_run(connection: Connection, entry: Entry) -> None:
+    """Store a started run."""
+    row = {
+        "id": entry.run,
+        "seq": entry.seq,
+        "ticket": entry.ticket,
+        "model": entry.payload["model"],
+        "state": "running",
+        "started_at": entry.at.isoformat(),
+    }
+    insert_row(connection, "runs", row)
+
+
+def finish_run(connection: Connection, entry: Entry) -> None:
+    """Store the end of a run."""
+    state, summary = entry.payload["state"], plain(entry.payload["summary"])
+    end = {"state": state, "summary": summary, "finished_at": entry.at.isoformat()}
+    update_row(connection, "runs", entry.run, end)
+
+
+class StoredSpending(Repository):
+    """Tokens and dollars of all runs, by day (UTC)."""
+
+    def on(self, at: datetime) -> Mapping[str, Spent]:
+        """The spending on the day of this time (UTC), by model."""
+        rows = self._reader.rows(
+            "SELECT model, tokens_in, tokens_out, usd FROM spending WHERE day = ? ORDER BY model",
+            (_day(at),),
+        )
+        return {row[0]: Spent(row[1], row[2], row[3]) for row in rows}
+
+
+def add_spending(connection: Connection, entry: Entry) -> None:
+    """Add the cost of an answer or a summary; most cost nothing and leave no row."""
+    spent = entry.payload.get("spent") or {}
+    figures = [spent.get(name, 0) for name in ("tokens_in", "tokens_out", "usd")]
+    if not any(figures):
+        return
+    model = entry.payload.get("by")
+    if not model or model == _REASONER:
+        # A turn that the reasoner took over was paid to the model of the run.
+        sql = "SELECT model FROM runs WHERE id = ?"
+        row = connection.execute(sql, (plain(entry.run),)).fetchone()
+        model = str(row[0]) if row else ""
+    connection.execute(
+        "INSERT INTO spending (day, model, tokens_in, tokens_out, usd) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (day, model) DO UPDATE SET tokens_in = spending.tokens_in +"
+        " excluded.tokens_in, tokens_out = spending.tokens_out + excluded.tokens_out,"
+        " usd = spending.usd + excluded.usd",
+        (_day(entry.at), plain(model), int(figures[0]), int(figures[1]), float(figures[2])),
+    )
+
+
+def _day(at: datetime) -> str:
+    return at.astimezone(UTC).date().isoformat()

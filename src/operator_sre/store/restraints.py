@@ -9,11 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-from operator_protocols.domain.limits import Limits, TargetChange, Usage
-from operator_protocols.domain.mode import SubjectMode
+from operator_protocols.domain.limits import Limits, SubjectMode, SwitchState, TargetChange, Usage
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
-from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import LedgerDamagedError
 from operator_sre.store.approvals import cancel_requests

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from operator_protocols.domain.command import Command, CommandFilter
+from operator_protocols.domain.command import Command, CommandFilter, Query
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.query import Query
 from operator_sre.chain import entry_from
 from operator_sre.store.commands import COMMAND_COLUMNS, COMMAND_FIELDS, command_from, command_where
 from operator_sre.store.database import Reader

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.errors import ConfigError, MissingExtraError
-from operator_sre.store.alerts import StoredAlerts
+from operator_sre.store.alerts import StoredAlerts, StoredSilences
 from operator_sre.store.approvals import StoredApprovals
 from operator_sre.store.commands import StoredCommands
 from operator_sre.store.confirmations import StoredConfirmations
-from operator_sre.store.cursors import StoredCursors
 from operator_sre.store.database import Maintained, Reader
 from operator_sre.store.entries import (
     StoredCheckpoints,
+    StoredCursors,
     StoredEntries,
     StoredJournal,
     StoredQuarantine,
     StoredSealed,
 )
 from operator_sre.store.indexer import Indexer, IndexProcess
-from operator_sre.store.intents import StoredIntents
+from operator_sre.store.intents import StoredIntents, StoredRuns, StoredSpending
 from operator_sre.store.leases import StoredBacklog, StoredLeases
 from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.restraints import (
@@ -35,9 +35,7 @@ from operator_sre.store.restraints import (
     StoredSessions,
     StoredSwitch,
 )
-from operator_sre.store.runs import StoredRuns, StoredSpending
 from operator_sre.store.search import StoredSearch
-from operator_sre.store.silences import StoredSilences
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.standing_rules import StoredStandingRules
 from operator_sre.store.telemetry import (

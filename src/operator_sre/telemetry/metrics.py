@@ -12,12 +12,14 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.watcher import Watch
+from operator_protocols.ports import Clock
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -29,9 +31,11 @@ __all__ = [
     "CheckCounts",
     "Counted",
     "Figures",
+    "Heartbeat",
     "LedgerCounts",
     "MetricsServer",
     "exposition",
+    "why_stalled",
 ]
 
 Rows = Iterable[tuple[tuple[str, ...], float]]
@@ -343,3 +347,47 @@ class MetricsServer:
         if path != b"/metrics":
             return "404 Not Found", text, b"The figures are at /metrics.\n"
         return "200 OK", self._content_type, await self._render()
+
+
+# So many intervals may pass without a check before the monitor counts as stalled.
+INTERVALS_MAX = 3.0
+SLACK_S = 15.0
+
+
+def why_stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str:
+    """Why we are not really looking, or "". Pure; `since` is when watching began."""
+    if not watches:
+        return "nothing is watched"
+    for watch in watches:
+        last = watch.last_at or since
+        if (now - last).total_seconds() > INTERVALS_MAX * watch.interval_s + SLACK_S:
+            return f"the last check of {watch.subject} is too old"
+    if not any(watch.last_at for watch in watches):
+        return "no check has finished yet"
+    return ""
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Calls `beat` every so often. `beat` says why it could not, or ""."""
+
+    watches: Callable[[], Sequence[Watch]]
+    beat: Callable[[], Awaitable[str]]
+    clock: Clock
+    every_s: float
+    problem: str = ""
+
+    async def run(self) -> None:
+        """Beat until cancelled; a failure is logged once, and the next beat is sent as usual."""
+        since = self.clock.now()
+        while True:
+            why = why_stalled(self.watches(), since, self.clock.now())
+            if why:
+                why = f"no heartbeat, because {why}"
+            elif why := await self.beat():
+                why = f"the heartbeat was not taken: {why}"
+            if why and why != self.problem:
+                log.warning("%s", why)
+            self.problem = why
+            # Soon again until the first one, so that a restart is not taken for a death.
+            await self.clock.sleep(min(1.0, self.every_s) if why else self.every_s)

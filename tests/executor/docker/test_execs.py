@@ -13,8 +13,13 @@ from operator_protocols.ports import Job
 from operator_sre.executor.docker import Address, Answer, Engine, EngineError
 from operator_sre.executor.docker.answers import Attached, Container, Created, Waited
 from operator_sre.executor.docker.engine import ANSWER_S
-from operator_sre.executor.docker.execs import OUTPUT_BYTES_MAX, Inside, run_inside
-from operator_sre.executor.docker.marks import end_marked, new_mark
+from operator_sre.executor.docker.execs import (
+    OUTPUT_BYTES_MAX,
+    Inside,
+    end_marked,
+    new_mark,
+    run_inside,
+)
 from tests.engines.dockerd import docker_engine
 from tests.executor.docker.impostor import ID, Script, answer, endless, listening, says
 

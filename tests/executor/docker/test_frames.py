@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_sre.executor.docker import EngineError
-from operator_sre.executor.docker.frames import Frames
+from operator_sre.executor.docker.answers import Frames
 
 
 def _frame(number: int, content: bytes) -> bytes:

@@ -16,10 +16,9 @@ from operator_sre.app.porter import Behind, Post, keep, look_behind, post_of
 from operator_sre.executor.docker import Address, EngineError
 from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.docker.execs import Inside, run_inside
-from operator_sre.executor.porter.heads import BODY_BYTES_MAX
 from operator_sre.executor.porter.lab import PART_LABEL, Lab
 from operator_sre.executor.porter.porter import CONNECTIONS_MAX
-from operator_sre.executor.porter.relay import request_of
+from operator_sre.executor.porter.relay import BODY_BYTES_MAX, request_of
 from tests.engines.dockerd import docker_engine
 from tests.executor.porter.standing import (
     LAB,

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_sre.executor.porter import Passage, Refused, find_passage
-from operator_sre.executor.porter.bodies import beginning_of, nothing, program_of
-from operator_sre.executor.porter.heads import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
 from operator_sre.executor.porter.lab import PART_LABEL, Described, find_way_out, is_own
-from operator_sre.executor.porter.rules import About, narrow
+from operator_sre.executor.porter.relay import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
+from operator_sre.executor.porter.rules import About, beginning_of, narrow, nothing, program_of
 from tests.every import every
 
 ID = "ab" * 32

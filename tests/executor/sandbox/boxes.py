@@ -27,8 +27,7 @@ from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap, bwrap
 from operator_sre.executor.sandbox.cgroup import PREFIX, Cgroup, Cgroups
 from operator_sre.executor.sandbox.docker import DockerBox
-from operator_sre.executor.sandbox.place import copy_for_all
-from operator_sre.executor.sandbox.view import reachable
+from operator_sre.executor.sandbox.place import copy_for_all, reachable
 from operator_sre.executor.spool import Spool
 from operator_sre.processes.identity import rows
 from tests.engines.dockerd import Engine as DockerEngine

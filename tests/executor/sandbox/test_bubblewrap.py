@@ -17,13 +17,22 @@ from operator_protocols.domain.action import Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.sandbox import Language, Limits, Script, view
+from operator_sre.executor.sandbox import Language, Limits, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S_MAX
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap, bwrap
-from operator_sre.executor.sandbox.cgroup import PREFIX
-from operator_sre.executor.sandbox.place import FILES, Place, forget, fresh_uid, place, sweep
-from operator_sre.executor.sandbox.view import PATH, View, reachable, see
-from operator_sre.executor.sandbox.watch import MemoryWatch
+from operator_sre.executor.sandbox.cgroup import PREFIX, MemoryWatch
+from operator_sre.executor.sandbox.place import (
+    FILES,
+    PATH,
+    Place,
+    View,
+    forget,
+    fresh_uid,
+    place,
+    reachable,
+    see,
+    sweep,
+)
 from operator_sre.executor.spool import Spool
 from tests.executor.jobs import new_job
 from tests.executor.sandbox.boxes import Boxed, bubblewrap, running
@@ -215,7 +224,7 @@ async def test_a_hidden_folder_is_empty_inside(tmp_path: Path, boxed: Boxed) -> 
 
 
 def test_without_a_python_of_the_machine_ours_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "_PYTHONS", ())
+    monkeypatch.setattr("operator_sre.executor.sandbox.place._PYTHONS", ())
     seen = see(by_anybody=False)
     assert seen.python == str(Path(sys.executable).resolve())
     assert str(Path(sys.base_prefix).resolve()) in seen.words

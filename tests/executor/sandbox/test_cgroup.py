@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from operator_sre.executor.sandbox import Limits
-from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, PREFIX, BoxGroup, Cgroup, Cgroups
-from operator_sre.executor.sandbox.watch import MemoryWatch
+from operator_sre.executor.sandbox.cgroup import (
+    OWN_PROCESSES,
+    PREFIX,
+    BoxGroup,
+    Cgroup,
+    Cgroups,
+    MemoryWatch,
+)
 from operator_sre.processes.identity import process_of
 from tests.processes.waiting import eventually, gone
 

@@ -7,10 +7,14 @@ from contextlib import suppress
 
 import pytest
 
-from operator_sre.executor.scripts.bash import dangers_of_bash
 from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
-from operator_sre.executor.scripts.flaws import Flaw, Layer
-from operator_sre.executor.scripts.python import dangers_of_python, parse_script
+from operator_sre.executor.scripts.dangers import (
+    Flaw,
+    Layer,
+    dangers_of_bash,
+    dangers_of_python,
+    parse_script,
+)
 from tests.every import every
 from tests.measuring import GROWTH_MAX, growth
 

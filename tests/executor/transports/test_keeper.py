@@ -16,7 +16,7 @@ from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.errors import StoreError
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.remote import RemoteShell
-from operator_sre.executor.transports.wire import Called, Hear, Wire
+from operator_sre.executor.transports.script import Called, Hear, Wire
 from tests.executor.jobs import new_job
 from tests.executor.transports.witness import witness_in
 from tests.processes.waiting import eventually

@@ -17,7 +17,7 @@ from textual.driver import Driver
 
 from operator_protocols.domain.permit import ApprovalState
 from operator_sre.app.wiring import App
-from operator_sre.faces.tui.terminal import SteadyDriver
+from operator_sre.faces.tui.lines import SteadyDriver
 from tests.e2e.waiting import eventually
 from tests.faces.tui.world import ask, world_at
 from tests.processes.waiting import processes_in

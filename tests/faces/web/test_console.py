@@ -21,14 +21,13 @@ from operator_sre.app.health import RecentEvent, live_tickets, recent_events, sp
 from operator_sre.app.listeners import Listener
 from operator_sre.faces.cli.listeners import Serve, listens
 from operator_sre.faces.web import assets, overview, renderer, restraints, stream
-from operator_sre.faces.web.events import BEAT, Events, Say
 from operator_sre.faces.web.forms import Form
 from operator_sre.faces.web.listener import serve
 from operator_sre.faces.web.pictures import spark
 from operator_sre.faces.web.renderer import guard, render, templates, when
 from operator_sre.faces.web.responses import Renderings, standing_of
 from operator_sre.faces.web.sessions import Sessions, Toast
-from operator_sre.faces.web.topics import TOPICS, note_of, topics_of
+from operator_sre.faces.web.stream import BEAT, TOPICS, Events, Say, note_of, topics_of
 from tests.evals.samples import fill, trials
 from tests.faces.web.browsing import opened, served
 from tests.faces.web.world import ORIGIN, Web

@@ -10,7 +10,7 @@ from typing import Any
 
 from operator_lab.app.rigs import TargetView
 from operator_lab.demo import Begun, Ending, Event, Look, Part, Picture, Said, Told
-from operator_lab.load_stats import LoadStats, Sample
+from operator_lab.load import LoadStats, Sample
 from operator_lab.tui.app import Cues, DemoApp, Script
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Severity

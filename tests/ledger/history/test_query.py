@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_protocols.domain.query import Query, Term
+from operator_protocols.domain.command import Query, Term
 from operator_protocols.errors import UsageError
 from operator_sre.ledger.history.query import parse_query
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_sre.models.remote import RemoteModel
 from tests.models.wire.server import WireServer, serving
 

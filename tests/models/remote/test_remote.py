@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_protocols.domain.run import Answer, Ask, Budget, Diagnose, Escalate, Finish, Misuse
 from operator_protocols.errors import MissingExtraError, ModelError
 from operator_sre.agent.transcript import answer_from, answer_payload

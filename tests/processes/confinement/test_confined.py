@@ -19,12 +19,17 @@ from operator_sre.enforcement import why_not_confined
 from operator_sre.processes.confinement.call import Call, RefusedError, to_signed
 from operator_sre.processes.confinement.calls import LAST, NUMBERS, machine_index
 from operator_sre.processes.confinement.cell import CAPABILITIES, Command, Limits, Walls, Zygote
-from operator_sre.processes.confinement.cells import Cells, needs_read_search
+from operator_sre.processes.confinement.cells import (
+    Cells,
+    Usage,
+    free_bytes,
+    needs_read_search,
+    usage_of,
+)
 from operator_sre.processes.confinement.connections import Connections, Reach
 from operator_sre.processes.confinement.filters import Profile, filter_program
 from operator_sre.processes.confinement.guard import BLOCKED_MAX, Guard
 from operator_sre.processes.confinement.landlock import Reads, writes_ruleset
-from operator_sre.processes.confinement.usage import Usage, free_bytes, usage_of
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.keeper import walls_of
 from operator_sre.processes.runner.wire import Bounds, Done, Order

@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
-from operator_lab.load_stats import Latency, LoadStats, read_load
+from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
 from operator_lab.stacks.rig import raise_stack

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from operator_lab.app.rigs import TargetView
-from operator_lab.load_stats import LoadStats
+from operator_lab.load import LoadStats
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.app.story import Line

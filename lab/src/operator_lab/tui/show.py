@@ -18,7 +18,7 @@ from operator_protocols.errors import OperatorError
 from operator_sre.app.approvals import approve, reject
 from operator_sre.app.wiring import App
 from operator_sre.faces.terminal_text import clean
-from operator_sre.faces.tui.terminal import SteadyDriver
+from operator_sre.faces.tui.lines import SteadyDriver
 
 __all__ = ["show"]
 

@@ -1,11 +1,11 @@
-"""A Command is one attempt to do something, run or refused, as the Ledger remembers it."""
+"""A Command is one attempt to do something, run or refused; a Query is a search for some."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["OUTCOMES", "Attempt", "Command", "CommandFilter"]
+__all__ = ["OUTCOMES", "Attempt", "Command", "CommandFilter", "Query", "Term"]
 
 # What can be asked for: how a Result may end, and three words for what follows from it.
 OUTCOMES = (
@@ -78,3 +78,20 @@ class CommandFilter:
     level: str = ""
     outcome: str = ""
     since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What was typed as one. The words of a `phrase` follow each other; a `prefix` may go on."""
+
+    text: str
+    phrase: bool = False
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Terms that must all be there; `text` is what was typed, for when no term can be looked up."""
+
+    text: str
+    terms: tuple[Term, ...]

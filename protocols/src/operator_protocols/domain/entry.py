@@ -1,4 +1,4 @@
-"""An Entry is one chained record of the Ledger."""
+"""An Entry is one chained record of the Ledger; a Checkpoint signs its head, Cursors follow it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Actor", "Draft", "Entry", "Kind"]
+__all__ = ["Actor", "Checkpoint", "Cursor", "Draft", "Entry", "Kind"]
 
 
 class Kind(StrEnum):
@@ -126,3 +126,28 @@ class Entry:
     actor: Actor
     previous: str
     hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The signed bytes say which entry was the head, what its hash was, and what came before."""
+
+    seq: int
+    body: bytes
+    key: str
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last entry that a follower is done with, and what it has to remember on its way.
+
+    One process at a time holds it, until `until`; `epoch` tells one claim from the next.
+    """
+
+    name: str
+    seq: int
+    epoch: int
+    holder: str
+    until: datetime
+    note: Mapping[str, Any] = field(default_factory=dict)

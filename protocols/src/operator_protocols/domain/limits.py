@@ -1,11 +1,36 @@
-"""Limits bound the changes to one subject, from all callers together."""
+"""Limits bound the changes to one subject, from all callers; so do its mode and the kill switch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-__all__ = ["BUSY", "Limits", "TargetChange", "Usage"]
+from operator_protocols.domain.verdict import Mode
+
+__all__ = ["BUSY", "Limits", "SubjectMode", "SwitchState", "TargetChange", "Usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """How the switch stands. Every turn of it is a new generation, which voids older permits."""
+
+    on: bool = False
+    generation: int = 0
+    by: str = ""
+    reason: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMode:
+    """How much of a subject runs without approval, who decided that, when and why."""
+
+    subject: str
+    mode: Mode
+    by: str
+    reason: str
+    at: datetime
+
 
 # Among the data of a refusal: nothing is against it but another change of the subject that runs.
 BUSY = "busy"

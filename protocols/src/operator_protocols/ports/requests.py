@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from operator_protocols.domain.alert import Alert, AlertChange
     from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
-    from operator_protocols.domain.cursor import Cursor
-    from operator_protocols.domain.entry import Actor, Draft, Entry
+    from operator_protocols.domain.entry import Actor, Cursor, Draft, Entry
     from operator_protocols.domain.ticket import Move
     from operator_protocols.domain.token import Reply, Token
     from operator_protocols.domain.workflow import StepNote, WorkflowRecord, WorkflowState

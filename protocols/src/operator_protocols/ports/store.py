@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from operator_protocols.domain.action import Result
-    from operator_protocols.domain.checkpoint import Checkpoint
-    from operator_protocols.domain.command import Attempt, Command, CommandFilter
-    from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-    from operator_protocols.domain.limits import Limits, TargetChange, Usage
-    from operator_protocols.domain.mode import SubjectMode
+    from operator_protocols.domain.command import Attempt, Command, CommandFilter, Query
+    from operator_protocols.domain.entry import Actor, Checkpoint, Draft, Entry, Kind
+    from operator_protocols.domain.limits import (
+        Limits,
+        SubjectMode,
+        SwitchState,
+        TargetChange,
+        Usage,
+    )
     from operator_protocols.domain.observation import Violation
     from operator_protocols.domain.pattern import Pattern, PatternNote
     from operator_protocols.domain.permit import Approval, ApprovalState, Permit
-    from operator_protocols.domain.query import Query
     from operator_protocols.domain.run_record import RunRecord
     from operator_protocols.domain.session import SessionAction, SessionRecord
     from operator_protocols.domain.standing_rule import StandingRule
-    from operator_protocols.domain.switch import SwitchState
     from operator_protocols.domain.target import Initiator, Process
     from operator_protocols.domain.ticket import Move, Ticket, TicketState
     from operator_protocols.domain.verdict import Mode

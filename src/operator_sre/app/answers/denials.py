@@ -20,7 +20,7 @@ from operator_sre.app.story import command_of
 from operator_sre.codec import to_json
 from operator_sre.contract import evidence
 from operator_sre.contract.accounts import Denial, denials_of
-from operator_sre.contract.categories import risk_level
+from operator_sre.contract.evidence import risk_level
 from operator_sre.contract.messages import (
     EvidenceRef,
     ExplainPolicyDenialRequest,

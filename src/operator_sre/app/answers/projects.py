@@ -20,7 +20,7 @@ from operator_sre.config.settings import FILE, POLICY_FILE, SETTINGS
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import SECRET, notices_of, triggers_of, unknown
 from operator_sre.contract import evidence
-from operator_sre.contract.categories import next_after
+from operator_sre.contract.evidence import next_after
 from operator_sre.contract.messages import (
     ValidateAgentProjectRequest,
     ValidateAgentProjectResponse,

@@ -24,7 +24,7 @@ from operator_sre.contract.accounts import (
     summary_of,
     timeline_of,
 )
-from operator_sre.contract.categories import ADVICE, after_decline
+from operator_sre.contract.evidence import ADVICE, after_decline
 from operator_sre.contract.messages import (
     EvidenceRef,
     ExplainFailureRequest,

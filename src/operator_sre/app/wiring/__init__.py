@@ -15,9 +15,8 @@ from operator_sre.app.wiring.home import (
 if TYPE_CHECKING:
     # Types of the store's maintenance; other callers do not load them.
     from operator_sre.store.backup import Backup, Restored
-    from operator_sre.store.maintenance import Maintenance
+    from operator_sre.store.maintenance import Maintenance, PurgePlan
     from operator_sre.store.migrations import Migrated
-    from operator_sre.store.purge import PurgePlan
     from operator_sre.store.rebuild import CheckReport, Difference
 
 __all__ = [

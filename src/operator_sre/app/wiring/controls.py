@@ -31,12 +31,12 @@ from operator_sre.executor.sandbox import Sandbox
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap
 from operator_sre.executor.sandbox.docker import DockerBox
 from operator_sre.executor.scripts import Flaw, Layer, Validation
-from operator_sre.executor.scripts.literals import secrets_in
+from operator_sre.executor.scripts.validation import secrets_in
 from operator_sre.executor.tools.docker import docker_tools
 from operator_sre.executor.tools.files import Rights
+from operator_sre.executor.tools.general import standard_tools
 from operator_sre.executor.tools.registry import Registry
 from operator_sre.executor.tools.script import ExecuteScript
-from operator_sre.executor.tools.standard import standard_tools
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile, Turns

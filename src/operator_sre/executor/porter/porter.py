@@ -17,9 +17,16 @@ import msgspec
 
 from operator_sre.executor.docker.address import Address
 from operator_sre.executor.docker.engine import Engine, EngineError
-from operator_sre.executor.porter.heads import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
 from operator_sre.executor.porter.lab import Lab
-from operator_sre.executor.porter.relay import Peer, relay, request_of
+from operator_sre.executor.porter.relay import (
+    BODY_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    Head,
+    Peer,
+    read_head,
+    relay,
+    request_of,
+)
 from operator_sre.executor.porter.rules import About, Refused, find_passage, narrow
 
 __all__ = ["CONNECTIONS_MAX", "Porter"]

@@ -2,6 +2,9 @@
 
 A request that passes is built again from its parsed form. Nothing that came from
 outside is handed on as it came: no path, no header, no field of a body.
+
+The engine ignores the case of field names and takes the last of duplicate fields.
+So nothing is handed on but what was understood here, and a field that is not known is refused.
 """
 
 from __future__ import annotations
@@ -10,13 +13,78 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes, urlencode
 
 import msgspec
 
-from operator_sre.executor.porter.bodies import beginning_of, nothing, program_of
+__all__ = [
+    "About",
+    "Passage",
+    "Refused",
+    "beginning_of",
+    "find_passage",
+    "narrow",
+    "nothing",
+    "program_of",
+]
 
-__all__ = ["About", "Passage", "Refused", "find_passage", "narrow"]
+WORDS_MAX = 4096
+T = TypeVar("T")
+
+
+class _Program(msgspec.Struct, rename="pascal", forbid_unknown_fields=True, omit_defaults=True):
+    cmd: list[str]
+    attach_stdin: bool = False
+    attach_stdout: bool = False
+    attach_stderr: bool = False
+    console_size: tuple[int, int] | None = None
+    detach: bool = False
+    detach_keys: str = ""
+    env: list[str] | None = None
+    privileged: bool = False
+    tty: bool = False
+    user: str = ""
+    working_dir: str = ""
+
+
+class _Beginning(msgspec.Struct, rename="pascal", forbid_unknown_fields=True, omit_defaults=True):
+    detach: bool = False
+    tty: bool = False
+    console_size: tuple[int, int] | None = None
+
+
+def nothing(body: bytes) -> bytes | str:
+    """No body at all."""
+    return "This request has no body." if body else b""
+
+
+def program_of(body: bytes) -> bytes | str:
+    """A program to run in a container: never privileged."""
+    program = _read(body, _Program)
+    if program is None:
+        return "Only the program, its user, working directory, variables and streams may be set."
+    if program.privileged:
+        return "Privileged programs are refused."
+    if not program.cmd or len(program.cmd) + len(program.env or ()) > WORDS_MAX:
+        return f"A program must have between 1 and {WORDS_MAX} arguments and variables."
+    return msgspec.json.encode(program)
+
+
+def beginning_of(body: bytes) -> bytes | str:
+    """The body that starts a program."""
+    program = _read(body or b"{}", _Beginning)
+    if program is None:
+        return "Only Detach, Tty and ConsoleSize may be set when a program is started."
+    return msgspec.json.encode(program)
+
+
+def _read(body: bytes, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
 
 FORBIDDEN = 403
 QUERY_BYTES_MAX = 8 * 1024

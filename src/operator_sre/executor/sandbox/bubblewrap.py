@@ -22,11 +22,9 @@ from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import seccomp
 from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refusal
-from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, BoxGroup, Cgroups
+from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, BoxGroup, Cgroups, MemoryWatch
 from operator_sre.executor.sandbox.egress import Egress
-from operator_sre.executor.sandbox.place import FILES, Place, forget, place, sweep
-from operator_sre.executor.sandbox.view import PATH, see
-from operator_sre.executor.sandbox.watch import MemoryWatch
+from operator_sre.executor.sandbox.place import FILES, PATH, Place, forget, place, see, sweep
 
 __all__ = ["Bubblewrap", "bwrap"]
 

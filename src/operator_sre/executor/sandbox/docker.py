@@ -20,9 +20,8 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
 from operator_sre.executor.containers import LABEL
-from operator_sre.executor.docker.answers import Container, Created
+from operator_sre.executor.docker.answers import Container, Created, Frames
 from operator_sre.executor.docker.engine import ANSWER_S, Engine, EngineError
-from operator_sre.executor.docker.frames import Frames
 from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refusal
 from operator_sre.executor.sandbox.egress import Egress
 from operator_sre.executor.sandbox.place import FILES, Place, place, sweep

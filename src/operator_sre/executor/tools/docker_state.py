@@ -10,9 +10,8 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
-from operator_sre.executor.docker.answers import Container
+from operator_sre.executor.docker.answers import Container, Frames
 from operator_sre.executor.docker.engine import ANSWER_BYTES_MAX, Answer, Engine
-from operator_sre.executor.docker.frames import Frames
 from operator_sre.executor.tools.docker_tool import CONTAINER, ID, DockerTool, failed_by
 from operator_sre.executor.tools.parameters import Validated
 

@@ -1,18 +1,26 @@
-"""What every mind can do that touches nothing: wait, and leave a word in the ledger."""
+"""The tools that every subject has; those of this module touch nothing: wait, log a message."""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from operator_protocols.domain.action import Argument, Outcome, Result
+from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
-from operator_protocols.ports import Clock, Job
+from operator_protocols.ports import Clock, Job, Tool
+from operator_sre.executor.programs import Programs
+from operator_sre.executor.tools.files import ReadFile, RestoreFile, Rights, WriteFile
+from operator_sre.executor.tools.host import KillProcess, service_tools
 from operator_sre.executor.tools.parameters import check_arguments
+from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.replacement import Kept
 
-__all__ = ["LogMessage", "Wait"]
+__all__ = ["LogMessage", "Wait", "standard_tools"]
 
 WAIT_S_MIN, WAIT_S_MAX = 1, 300
 TEXT_CHARACTERS_MAX = 2000
@@ -81,3 +89,32 @@ class LogMessage:
         text = given.text("text")
         log.info("message: %s", " ".join(text.split()))
         return Result(Outcome.RAN, exit_code=0, stdout=text, data={"characters": len(text)})
+
+
+def standard_tools(
+    *,
+    programs: Programs,
+    clock: Clock,
+    targets: Callable[[], Sequence[Target]],
+    manages: Callable[[str], bool],
+    rights: Rights,
+    home: Path,
+    systemctl: str = "systemctl",
+) -> tuple[Tool, ...]:
+    """All of them. What is in `home` is the operator's own, which no tool writes."""
+    own = f"{os.path.realpath(home)}/"
+    limited = Rights(
+        writable=lambda path: not path.startswith(own) and rights.writable(path),
+        secret=lambda path: path.startswith(own) or rights.secret(path),
+    )
+    kept = Kept(home / "replaced")
+    return (
+        CheckPort(targets),
+        *service_tools(programs, manages, systemctl=systemctl),
+        KillProcess(),
+        ReadFile(),
+        WriteFile(limited, kept),
+        RestoreFile(limited, kept),
+        Wait(clock),
+        LogMessage(),
+    )

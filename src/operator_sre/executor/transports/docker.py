@@ -7,11 +7,10 @@ import re
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import ExecutorError
 from operator_sre.executor.docker.answers import Container as Described
-from operator_sre.executor.docker.answers import Created
+from operator_sre.executor.docker.answers import Created, Frames
 from operator_sre.executor.docker.engine import Engine, EngineError
-from operator_sre.executor.docker.frames import Frames
 from operator_sre.executor.transports.places import Container
-from operator_sre.executor.transports.wire import Called, Hear
+from operator_sre.executor.transports.script import Called, Hear
 
 __all__ = ["DockerWire", "loader_of"]
 

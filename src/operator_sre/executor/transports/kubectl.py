@@ -12,7 +12,7 @@ from operator_protocols.errors import ExecutorError
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.transports.places import Pod
-from operator_sre.executor.transports.wire import Called, Hear
+from operator_sre.executor.transports.script import Called, Hear
 
 __all__ = ["KubectlWire", "exec_argv", "uid_argv"]
 

@@ -25,8 +25,17 @@ from operator_sre.executor.categories import category_of
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.git import shell_line
 from operator_sre.executor.transports.local import ENVIRONMENT, Gives, given_nothing
-from operator_sre.executor.transports.script import GRACE_S, Ear, Order, Told, new_token, script_of
-from operator_sre.executor.transports.wire import Called, Hear, Wire
+from operator_sre.executor.transports.script import (
+    GRACE_S,
+    Called,
+    Ear,
+    Hear,
+    Order,
+    Told,
+    Wire,
+    new_token,
+    script_of,
+)
 from operator_sre.processes.runner.output import Output
 
 __all__ = ["RemoteShell"]

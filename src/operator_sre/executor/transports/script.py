@@ -8,13 +8,14 @@ import math
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Protocol
 
-from operator_sre.executor.transports.wire import Hear
+from operator_protocols.domain.category import FailureCategory
 
-__all__ = ["Ear", "Order", "Told", "new_token", "script_of"]
+__all__ = ["Called", "Ear", "Hear", "Order", "Told", "Wire", "new_token", "script_of"]
 
 GRACE_S = 2.0
 # Of each stream, how much is kept in the folder of a job; a shell counts in blocks of 512 bytes.
@@ -179,3 +180,41 @@ def _parse_report(line: bytes) -> Told | None:
         return None
     size, start, more = (int(word) if word != "-" else 0 for word in numbers)
     return Told(size, start, more, tuple(word for word in words[3:] if word))
+
+
+Hear = Callable[[int, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How a call went. `sent` says whether anything of the script may have arrived.
+
+    `trouble` is a sentence, and empty when the shell there read the script and ended.
+    """
+
+    sent: bool = True
+    trouble: str = ""
+    category: FailureCategory | None = None
+
+
+class Wire(Protocol):
+    """A way to one place. It remembers nothing of a job."""
+
+    async def reach(self) -> Called:
+        """Make sure that the place can be called, where that takes a while; it sends nothing."""
+        ...
+
+    async def call(self, script: bytes, hear: Hear, *, within_s: float) -> Called:
+        """Run a script in a POSIX shell with an empty environment; `hear` gets what it says.
+
+        The script begins to run only when all of it has arrived. Cancelled, it only hangs up.
+        """
+        ...
+
+    async def identify(self) -> str:
+        """What a permit is bound to; raises ExecutorError when it is unknown."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what it holds."""
+        ...

@@ -26,8 +26,8 @@ from operator_sre.executor.transports.kubectl import KubectlWire
 from operator_sre.executor.transports.local import Gives, given_nothing
 from operator_sre.executor.transports.places import Container, Here, Host, Place, Pod, place_of
 from operator_sre.executor.transports.remote import RemoteShell
+from operator_sre.executor.transports.script import Wire
 from operator_sre.executor.transports.ssh import SshSettings, SshWire
-from operator_sre.executor.transports.wire import Wire
 
 __all__ = ["HERE", "Remotes", "Shells"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import MissingExtraError
 from operator_sre.executor.transports.places import SSH_PORT, Host
-from operator_sre.executor.transports.wire import Called, Hear
+from operator_sre.executor.transports.script import Called, Hear
 
 if TYPE_CHECKING:
     import asyncssh

@@ -172,7 +172,7 @@ def next_action(
 
 def _print_answer(answer: Message, *, as_json: bool) -> dict[str, Any]:
     """The document of an answer, checked against the contract; printed with `as_json`."""
-    from operator_sre.contract.promises import check_document
+    from operator_sre.contract.schemas import check_document
 
     document = check_document(answer)
     if as_json:

@@ -50,7 +50,7 @@ def tui(context: typer.Context, as_json: JsonOption = False) -> None:
         # Log lines would overwrite the screen, which shows the problems itself.
         logging.disable(logging.CRITICAL)
     from operator_sre.faces.tui.console.application import Console
-    from operator_sre.faces.tui.terminal import SteadyDriver
+    from operator_sre.faces.tui.lines import SteadyDriver
 
     raise typer.Exit(asyncio.run(_run(Console(config, SteadyDriver))))
 

@@ -1,22 +1,63 @@
-"""A panel of output with a bounded number of lines and a bounded paint rate."""
+"""A panel of output with a bounded number of lines and a bounded paint rate, and its driver."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import ClassVar
+from typing import IO, Any, ClassVar
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.strip import Strip
 from textual.widget import Widget
 
 from operator_sre.faces.terminal_text import clean
 
-__all__ = ["LINES_MAX", "LINE_CHARS_MAX", "Lines"]
+__all__ = ["LINES_MAX", "LINE_CHARS_MAX", "Lines", "SteadyDriver"]
+
+
+class _Steady:
+    """A file that drops output once its reader is gone."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+
+class SteadyDriver(LinuxDriver):
+    """Stops on request even when its terminal was closed.
+
+    Otherwise the writing thread would die of the first error, and its callers would block forever.
+    A SIGCONT without a preceding stop is ignored: it would save the terminal settings that we have
+    changed as the original ones.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file: Any = _Steady(self._file)
+
+    def _sigcont_application(self, *_: object) -> None:
+        if self._must_signal_resume:
+            super()._sigcont_application()
+
 
 LINES_MAX = 5_000
 LINE_CHARS_MAX = 1_000

@@ -9,27 +9,170 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
-from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.errors import OperatorError
 from operator_sre.app.audit import behind, tail
+from operator_sre.app.story import brief_of
+from operator_sre.drawing import visible
 from operator_sre.faces.api.routes import ask
-from operator_sre.faces.web.events import BEAT, STREAM_S_MAX, Events, Say
 from operator_sre.faces.web.responses import hub_of, session_of
 from operator_sre.faces.web.routes import router_of, shows
-from operator_sre.faces.web.topics import note_of, topics_of
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from operator_sre.app.wiring import App
     from operator_sre.faces.web.sessions import Session, Sessions
 
-__all__ = ["Hub", "Viewer", "event_of", "router"]
+__all__ = [
+    "BEAT",
+    "STREAM_S_MAX",
+    "TOPICS",
+    "Events",
+    "Hub",
+    "Say",
+    "Viewer",
+    "event_of",
+    "note_of",
+    "router",
+    "topics_of",
+]
+
+# A client that reads nothing for so long is disconnected, and connects again.
+SEND_S_MAX = 20.0
+STREAM_S_MAX = 3600.0
+# A comment that keeps proxies from closing an idle stream.
+BEAT = b": still here\n\n"
+Say = Callable[[bytes], Awaitable[None]]
+
+
+class Events(Response):
+    """A stream that speaks with `tell` and cleans up with `leave`."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self) -> None:
+        super().__init__(None, 200, {"x-accel-buffering": "no"})
+        # Starlette counts an empty body; a stream has no length.
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    @abstractmethod
+    async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
+        """Send all events; `gone` is done when the page is closed."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Clean up, however the stream ended."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what comes."""
+
+        async def say(data: bytes) -> None:
+            async with asyncio.timeout(SEND_S_MAX):
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        gone = asyncio.ensure_future(wait_for_disconnect())
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            await self.tell(say, gone)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (TimeoutError, OperatorError) as error:
+            # A page that is still there comes back, and misses nothing.
+            log.warning("a stream ended early: %s", str(error) or "the client stopped reading")
+        finally:
+            self.leave()
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+
+
+WORDS_MAX = 160
+# Each topic with how the kinds begin that belong to it. A ticket and a run have their own besides.
+TOPICS: dict[str, tuple[str, ...]] = {
+    "health": ("observed", "alert", "silence", "ticket_opened", "ticket_resolved", "ticket_closed"),
+    "tickets": ("ticket",),
+    "approvals": ("approval", "kill_switch", "policy"),
+    "confirmations": ("confirmation",),
+    "rules": ("rule",),
+    "runs": ("run",),
+    "commands": ("tool", "permit", "refused", "verdict", "pattern"),
+    "restraints": ("kill_switch", "mode", "session", "limits", "policy"),
+    "policy": ("policy", "rule", "confirmation"),
+    "silences": ("silence",),
+    "secrets": ("secret",),
+    "tokens": ("token", "access", "signed", "listener"),
+    "workflows": ("workflow",),
+}
+
+
+def topics_of(entry: Entry) -> list[str]:
+    """The topics of one entry; `ledger` is a topic of all."""
+    kind = entry.kind.value
+    found = [name for name, starts in TOPICS.items() if kind.startswith(starts)]
+    found += [f"ticket:{entry.ticket}"] if entry.ticket is not None else []
+    found += [f"run:{entry.run}"] if entry.run else []
+    return [*found, "ledger"]
+
+
+def note_of(entry: Entry) -> dict[str, Any]:
+    """The desktop notification of an entry; empty for most."""
+    place = f"/tickets/{entry.ticket}" if entry.ticket is not None else "/"
+    match entry.kind:
+        case Kind.APPROVAL_REQUESTED:
+            approval = _document(entry, "approval")
+            action = approval.get("action")
+            brief = brief_of(action) if isinstance(action, Mapping) else ""
+            return _note(
+                "Approval required",
+                visible(brief[:WORDS_MAX]) or "An action needs approval.",
+                _place_of("/approvals", approval),
+            )
+        case Kind.CONFIRMATION_REQUESTED:
+            approval = _document(entry, "confirmation")
+            text = visible(str(approval.get("rationale", ""))[:WORDS_MAX])
+            return _note("Confirmation required", text, _place_of("/confirmations", approval))
+        case Kind.TICKET_OPENED:
+            return _note(f"Ticket {entry.ticket}", _text(entry, "summary"), place)
+        case Kind.TICKET_ESCALATED:
+            return _note(f"Ticket {entry.ticket} is escalated", _text(entry, "reason"), place)
+        case Kind.KILL_SWITCH_ON:
+            return _note("The kill switch is on", _text(entry, "reason"), "/")
+        case _:
+            return {}
+
+
+def _document(entry: Entry, name: str) -> Mapping[str, Any]:
+    """A document that an entry holds; empty where it was purged."""
+    found = entry.payload.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _place_of(place: str, document: Mapping[str, Any]) -> str:
+    """Where it is answered."""
+    name = str(document.get("id", ""))
+    return f"{place}/{quote(name, safe='')}" if name else place
+
+
+def _note(title: str, text: str, place: str) -> dict[str, Any]:
+    return {"note": {"title": title, "text": text, "place": place}}
+
+
+def _text(entry: Entry, name: str) -> str:
+    return visible(str(entry.payload.get(name, ""))[:WORDS_MAX])
+
 
 POLL_S = 0.04
 # Without viewers: each page reads the ledger itself.

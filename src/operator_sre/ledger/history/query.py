@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from operator_protocols.domain.query import Query, Term
+from operator_protocols.domain.command import Query, Term
 from operator_protocols.errors import UsageError
 
 __all__ = ["parse_query"]

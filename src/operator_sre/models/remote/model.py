@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from operator_protocols.domain.prices import Prices
+from operator_protocols.domain.budget import Prices
 from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
 from operator_protocols.errors import ModelError
 from operator_sre.models.calls import (
@@ -21,8 +22,11 @@ from operator_sre.models.calls import (
 from operator_sre.models.fence import clean, shorten
 from operator_sre.models.offers import Offer, offers
 from operator_sre.models.prompt import CONTEXT_CHARS_MAX, Conversation, conversation
-from operator_sre.models.remote.endpoint import ANTHROPIC, COMPATIBLE, Endpoint, Line
-from operator_sre.models.remote.errors import (
+from operator_sre.models.remote.endpoint import (
+    ANTHROPIC,
+    COMPATIBLE,
+    Endpoint,
+    Line,
     model_error,
     refuses_schema,
     refuses_stream,
@@ -36,13 +40,22 @@ from operator_sre.models.remote.messages import (
     tool_messages,
     written_text,
 )
-from operator_sre.models.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import ModelRequestParameters
 
-__all__ = ["RemoteModel", "ToolMode"]
+__all__ = ["RemoteModel", "ToolMode", "estimate_tokens"]
+
+# Words of up to nine letters, single digits, pairs of signs, line ends: about what byte-pair
+# tokenizers make of prompts with JSON, times and numbers (Qwen2.5: within 12 % on our prompts).
+_TOKEN = re.compile(r"[A-Za-z]{1,9}|[0-9]|[^\w\s]{1,2}|_|\n+|[^\x00-\x7f]")
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens the text has."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
 
 ToolMode = Literal["auto", "native", "json"]
 

@@ -1,4 +1,4 @@
-"""The cells of a runner: some wait for commands, and each command gets one of its own."""
+"""The cells of a runner, and what the processes of a session use: each command gets a cell."""
 
 from __future__ import annotations
 
@@ -10,12 +10,80 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from operator_sre.processes.confinement.cell import Cell, Walls, Zygote
 from operator_sre.processes.confinement.landlock import Reads
 
-__all__ = ["Cells", "needs_read_search"]
+__all__ = ["Cells", "Usage", "free_bytes", "needs_read_search", "usage_of"]
+
+TASKS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many processes and threads there are, the memory that is theirs, and their open files.
+
+    A socket or a pipe holds memory of the kernel, which is no process's own.
+    """
+
+    tasks: int
+    memory_bytes: int
+    descriptors: int = 0
+
+
+def usage_of(roots: Iterable[int], *, memory: bool = True) -> Usage:
+    """What these processes and all that came out of them use now."""
+    waiting, seen = list(roots), set[int]()
+    tasks = used = opened = 0
+    while waiting and len(seen) < TASKS_MAX:
+        pid = waiting.pop()
+        if pid in seen:
+            continue
+        seen.add(pid)
+        with contextlib.suppress(OSError, ValueError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                tasks += 1
+                with contextlib.suppress(OSError):
+                    waiting += map(int, (task / "children").read_text().split())
+            if memory:
+                # What a process holds that is no file, with the tables of its pages. A page that
+                # several share counts in parts; in full for a process that does not let us see it.
+                state = _fields(Path(f"/proc/{pid}/status").read_text())
+                tables_kib = int(state.get("VmPTE", "0").split()[0])
+                try:
+                    parts = _fields(Path(f"/proc/{pid}/smaps_rollup").read_text())
+                    names = ("Pss_Anon", "Pss_Shmem")
+                except PermissionError:
+                    parts, names = state, ("RssAnon", "RssShmem")
+                memory_bytes = (
+                    tables_kib + sum(int(parts.get(name, "0").split()[0]) for name in names)
+                ) * 1024
+                used += memory_bytes
+                # How many files a process has open; older kernels do not tell it without a list of
+                # them.
+                folder = f"/proc/{pid}/fd"
+                descriptors = os.stat(folder).st_size or len(os.listdir(folder))
+                opened += descriptors
+    return Usage(tasks, used, opened)
+
+
+def _fields(text: str) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.splitlines())
+    return {name: value for name, mark, value in lines if mark}
+
+
+def free_bytes() -> tuple[int, int]:
+    """The memory that this machine could still give, and all that it has."""
+    found = {"MemAvailable": 1 << 62, "MemTotal": 1 << 62}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in found:
+                found[name] = int(rest.split()[0]) * 1024
+    return found["MemAvailable"], found["MemTotal"]
+
 
 SPARE = 3
 RULESETS_MAX = 8

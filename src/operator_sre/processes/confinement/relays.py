@@ -70,7 +70,6 @@ _RECORDS = frozenset(
     f"io.systemd.UserDatabase.{name}"
     for name in ("GetUserRecord", "GetGroupRecord", "GetMemberships")
 )
-_QUESTION = ("method", "parameters", "more")
 _RECORD_SECRETS = ("privileged", "secret")
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from operator_sre.processes.confinement.cell import CAPABILITIES, Cell, Command, Limits, Walls
-from operator_sre.processes.confinement.cells import Cells, needs_read_search
+from operator_sre.processes.confinement.cells import Cells, free_bytes, needs_read_search, usage_of
 from operator_sre.processes.confinement.connections import Connections, Reach
 from operator_sre.processes.confinement.filters import Profile
 from operator_sre.processes.confinement.guard import Guard
 from operator_sre.processes.confinement.relays import Relays
-from operator_sre.processes.confinement.usage import free_bytes, usage_of
 from operator_sre.processes.confinement.workers import Workers
 from operator_sre.processes.runner.wire import Bounds, Order
 
