@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import CheckResult
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import CheckResult, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     LATE,
@@ -29,7 +31,7 @@ from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConflictError, MissingExtraError, ModelError
 from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
 from operator_sre.act import ActionRecord, Request, WhenBusy, act
-from operator_sre.agent.progress import deadline_of, repeats, undos_of, unreadable
+from operator_sre.agent.progress import cause_of, deadline_of, repeats, undos_of, unreadable
 from operator_sre.agent.run import Run
 from operator_sre.agent.suspicion import briefing_texts, proof_texts, result_texts, suspicions
 from operator_sre.agent.transcript import (
@@ -43,7 +45,7 @@ from operator_sre.codec import to_json
 from operator_sre.controls import Controls
 from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
-from operator_sre.verify import Verifier
+from operator_sre.verify import Concern, Verifier
 
 __all__ = ["Pipeline", "Work"]
 
@@ -190,6 +192,10 @@ class Pipeline:
         """Act for the agent: no change without a diagnosis, and none that failed before."""
         run, ticket = work.run, work.ticket
         refusal = await self._await_preconditions(want.action, work)
+        if (
+            not run.unproven and work.recorded.first_look is None
+        ):  # what broke before an action is not its harm
+            work.broken_before = work.broken_before | run.briefing.broken
 
         def screen(verdict: Verdict) -> ActionRecord | Result | None:
             changes = verdict.level is not Level.SAFE
@@ -259,22 +265,56 @@ class Pipeline:
         return proof, seq
 
     async def _check_again(self, want: Prove, work: Work) -> Proof:
-        covered = work.ticket
+        covered, subject = work.ticket, work.controls.subject
+        checks: deque[CheckResult] = deque(maxlen=1)
 
         async def check_once() -> CheckResult:
             nonlocal covered
-            check = await self.monitor.check(work.controls.subject)
+            checks.append(await self.monitor.check(subject))
             work.proven = covered = self._fresh(work.ticket)
-            return check
+            return checks[-1]
 
-        return await self.verifier.prove(
+        critical = {
+            invariant.name: invariant.grace_s
+            for invariant in subject.invariants
+            if invariant.severity is Severity.CRITICAL
+        }
+        cause = cause_of(work.run.steps)
+        breaks = frozenset(
+            name for each in work.controls.causes if each.name == cause for name in each.breaks
+        )
+        proof = await self.verifier.prove(
             lambda: covered,
             check_once,
             before=work.broken_before,
             targets=work.run.briefing.targets,
             deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
             hasty=want.arrival or want.hasty,
+            changed=work.run.unproven,
+            concern=Concern(critical, breaks),
+            target=want.target,
         )
+        if proof.critical and work.run.unproven:
+            await self._add_harm(work, proof, checks[-1])
+        return proof
+
+    async def _add_harm(self, work: Work, proof: Proof, check: CheckResult) -> None:
+        """Make the harm a part of the ticket, so that no agent takes it up in another ticket."""
+        subject, at = work.ticket.subject, check.observation.at
+        severities = {each.name: each.severity for each in work.controls.subject.invariants}
+        harmed = [
+            Violation(
+                *(subject, finding.invariant, finding.target, severities[finding.invariant]),
+                detail=finding.detail,
+                since=at,
+                trouble=finding.trouble,
+            )
+            for finding in check.findings
+            if key_of(subject, finding.target, finding.invariant) in proof.critical
+        ]
+        with contextlib.suppress(ConflictError):  # the monitor filed it already
+            await self.tickets.grow(self._fresh(work.ticket), harmed)
+        work.proven = self._fresh(work.ticket)
 
     async def _end(self, work: Work) -> Ticket:
         end = work.run.conclusion

@@ -27,7 +27,14 @@ from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
-from operator_sre.agent.progress import ARRIVED, attempts_of, deadline_of, repeats, to_undo
+from operator_sre.agent.progress import (
+    ARRIVED,
+    attempts_of,
+    cause_of,
+    deadline_of,
+    repeats,
+    to_undo,
+)
 from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
 from tests.contract.samples import proof, violation
@@ -291,3 +298,12 @@ async def test_a_change_for_a_target_that_does_not_exist_is_refused(
     assert "'node-99', which does not exist" in refused.payload["result"]["stderr"]
     assert shop.mend.calls == ["node-1"], "the second diagnosis names the right target"
     assert ended.state is TicketState.RESOLVED
+
+
+def test_attempts_count_per_target_and_proven_repairs_count_nowhere() -> None:
+    failed, held = proof(held=False), proof(held=True)
+    steps = [Step(Prove("x", target="a"), failed), Step(Prove("x", target="b"), failed)]
+    assert attempts_of(steps) == 1
+    assert attempts_of([*steps, *[Step(Prove("x", target="c"), held)] * 9]) == 1
+    assert attempts_of([*steps, Step(Prove("x", target="a"), failed)]) == 2
+    assert cause_of([Step(DIAGNOSIS, None), *steps]) == "process_dead"

@@ -12,14 +12,14 @@ import pytest
 import pytest_asyncio
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Actor, Kind
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_sre.gate import Gate, Held, Policy, came_late
-from operator_sre.gate.restraint import SCORES, TURN_S_MAX, Restraint
+from operator_sre.gate.restraint import PROOFS_S_MAX, SCORES, TURN_S_MAX, Restraint
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock, LeapingClock
 from tests.contract.samples import violation
@@ -67,6 +67,7 @@ class _Office:
             self.clock,
             lambda: f"{next(self._ids):012}",
             restrain=restraint,
+            await_proofs=restraint.await_proofs,
         )
 
     async def want(self, action: Action, *, agent: Actor = AGENT) -> Permit | Result:
@@ -91,6 +92,10 @@ class _Office:
         """A person is asked; their yes lets it run."""
         waiting = asyncio.ensure_future(self.want(action))
         await self.clock.asleep()
+        if not self.store.approvals.find(states=[ApprovalState.PENDING]):
+            # Repairs of other targets may still be proven, and are not.
+            self.clock.advance(PROOFS_S_MAX)
+            await self.clock.asleep()
         (request,) = self.store.approvals.find(states=[ApprovalState.PENDING])
         assert word in request.explanation
         yes = ApprovalState.APPROVED
@@ -141,10 +146,10 @@ async def test_at_high_a_person_is_asked_and_looks_still_run(office: _Office) ->
 async def test_at_critical_the_agent_is_in_observe_until_a_person_resets_it(
     office: _Office, tmp_path: Path
 ) -> None:
-    await office.do(_act("docker_restart"))
-    await office.asked(_act("docker_exec"), "is high")
-    await office.asked(_act("write_file"), "is high")
-    await office.refused(_act("delete_file"), "is critical")
+    await office.do(_act("docker_restart"), _act("write_file"))
+    await office.asked(_act("docker_exec"), "At 50 it is put into observe")
+    await office.do(_act("delete_file"))
+    await office.refused(_act("docker_exec"), "is critical")
     (held,) = office.store.sessions.find()
     assert (held.agent, held.held, held.score) == ("host", True, 50)
     assert "a restart, then a command inside: +20" in held.reason
@@ -220,10 +225,12 @@ async def test_who_is_held_in_observe_gets_no_permit_while_another_change_runs(
     """People said yes, and somebody else's change began, and the agent was held meanwhile."""
     office.limits = Limits(targets_max=1)
     await office.do(_act("add_peer", "node-1"))
-    running = await office.want(_act("add_peer", "node-1"))
-    assert isinstance(running, Permit)
     waiting = asyncio.ensure_future(office.want(_act("add_peer", "node-2")))
     await office.clock.asleep()
+    office.clock.advance(PROOFS_S_MAX)
+    await office.clock.asleep()
+    running = await office.want(_act("add_peer", "node-1"))
+    assert isinstance(running, Permit)
     await office.store.intents.begin(running, office.limits)
     await office.store.sessions.hold("host", score=99, reason="")
     (request,) = office.store.approvals.find(states=[ApprovalState.PENDING])
@@ -241,6 +248,55 @@ async def test_too_many_targets_are_asked_about(office: _Office) -> None:
     office.limits = Limits(targets_max=1)
     await office.do(_act("add_peer", "node-1"))
     await office.asked(_act("add_peer", "node-2"), "2 targets of 'shop'")
+
+
+@pytest.mark.parametrize(
+    ("held", "target", "room"),
+    [(True, "node-1", True), (True, "", True), (True, "node-9", False), (False, "node-1", False)],
+)
+async def test_a_proven_repair_makes_room_for_the_next_target(
+    office: _Office, held: bool, target: str, room: bool
+) -> None:
+    office.limits = Limits(targets_max=1)
+    await office.do(_act("add_peer", "node-1"))
+    payload = {"held": held, "target": target}
+    draft = Draft(Kind.PROOF, payload, ticket=office.ticket.id, run=office.ticket.run)
+    await office.store.journal.append(draft)
+    usage = office.store.limit_usage.usage("shop", office.limits, now=office.clock.now())
+    assert usage.targets == (frozenset() if room else {"node-1"})
+    if room:
+        await office.do(_act("add_peer", "node-2"))
+    else:
+        await office.asked(_act("add_peer", "node-2"), "2 targets of 'shop'")
+
+
+async def test_what_waits_for_a_proof_is_thought_over_when_it_comes(office: _Office) -> None:
+    office.limits = Limits(targets_max=1)
+    await office.do(_act("add_peer", "node-1"))
+    waiting = asyncio.ensure_future(office.want(_act("add_peer", "node-2")))
+    await office.clock.asleep()
+    payload = {"held": True, "target": "node-1"}
+    draft = Draft(Kind.PROOF, payload, ticket=office.ticket.id, run=office.ticket.run)
+    await office.store.journal.append(draft)
+    office.clock.advance(1.0)
+    refused = await waiting
+    assert isinstance(refused, Result)
+    assert came_late(refused)
+
+
+async def test_what_a_person_approved_or_a_proof_covers_is_no_risk_of_the_session(
+    office: _Office,
+) -> None:
+    office.limits = Limits(targets_max=1)
+    await office.do(_act("add_peer", "node-1"))
+    await office.asked(_act("add_peer", "node-2"), "2 targets of 'shop'")
+    since = office.clock.now() - timedelta(hours=1)
+    weighed = office.store.sessions.actions("host", since=since)
+    assert [deed.command for deed in weighed] == ["add_peer(target=node-1)"]
+    payload = {"held": True, "target": "node-1"}
+    draft = Draft(Kind.PROOF, payload, ticket=office.ticket.id, run=office.ticket.run)
+    await office.store.journal.append(draft)
+    assert office.store.sessions.actions("host", since=since) == []
 
 
 async def test_too_often_and_too_many_failures_are_refused(office: _Office) -> None:

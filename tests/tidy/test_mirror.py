@@ -27,6 +27,7 @@ OTHERS = {
 # Tests at the root that are named after no module there.
 AT_ROOT = {
     "test_docs": "the documentation",
+    "test_many_targets": "one run that repairs several targets",
     "test_preconditions": "what pipeline, executor and reasoner do with preconditions",
 }
 

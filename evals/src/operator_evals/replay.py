@@ -23,7 +23,7 @@ from operator_sre.executor.tools.parameters import Invalid
 from operator_sre.executor.tools.registry import Registry, known_from
 from operator_sre.gate import Policy, Profile, judge
 from operator_sre.monitor import OBSERVABLE
-from operator_sre.verify import Verifier
+from operator_sre.verify import NO_CONCERN, Concern, Verifier
 
 __all__ = [
     "NOTE",
@@ -228,6 +228,9 @@ class RecordedProofs(Verifier):
         targets: Sequence[Target] = (),
         deadline_s: float | None = None,
         hasty: bool = False,
+        changed: bool = False,
+        concern: Concern = NO_CONCERN,
+        target: str = "",
     ) -> Proof:
         """The proof of this phase; where there is none, nothing is proven."""
         check = await look()

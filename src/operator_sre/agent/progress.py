@@ -5,6 +5,7 @@ After a failed proof the next attempt needs another plan, and its changes are ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ __all__ = [
     "Progress",
     "account_of",
     "attempts_of",
+    "cause_of",
+    "caused_harm",
     "deadline_of",
     "is_change",
     "left_of",
@@ -50,6 +53,12 @@ class Progress:
         self._budget = budget
         self._harmless = harmless
         self._read_only: frozenset[str] = frozenset()
+        # How many turns and actions the targets took that are proven already.
+        self._turns_proven = self._commands_proven = 0
+
+    def note_proven(self) -> None:
+        """One target of several is proven: the others get turns and actions of their own."""
+        self._turns_proven, self._commands_proven = len(self.turns), self._count_commands()
 
     def brief(self, briefing: Briefing) -> None:
         """Which tools there are now, and which of them are read-only."""
@@ -75,6 +84,10 @@ class Progress:
         """Whether something was changed after the last proof."""
         return unproven(self.effective_steps(), self._read_only)
 
+    def caused_harm(self) -> str:
+        """What the changes before the last proof broke that must never break."""
+        return caused_harm(self.effective_steps(), self._read_only)
+
     def obstacle(self) -> ErrorCategory | None:
         """What stood in the way, if it has a category."""
         return obstacle_of(self.steps, self.effective_steps())
@@ -89,7 +102,10 @@ class Progress:
         return attempts_of(self.steps)
 
     def commands(self) -> int:
-        """How many actions were asked for."""
+        """How many actions were asked for since a target was proven."""
+        return self._count_commands() - self._commands_proven
+
+    def _count_commands(self) -> int:
         return sum(isinstance(step.want, Act) for step in self.steps)
 
     def remaining(self, elapsed_s: float) -> Budget:
@@ -97,7 +113,7 @@ class Progress:
         spent = sum((turn.answer.spent for turn in self.turns), Spent())
         return replace(
             self._budget,
-            turns_max=self._budget.turns_max - len(self.turns),
+            turns_max=self._budget.turns_max - len(self.turns) + self._turns_proven,
             commands_max=self._budget.commands_max - self.commands(),
             seconds_max=self._budget.seconds_max - elapsed_s,
             attempts_max=self._budget.attempts_max - self.attempts(),
@@ -166,6 +182,23 @@ def left_of(steps: Sequence[Step], read_only: Iterable[str]) -> str:
     return " ".join(sentences)
 
 
+def caused_harm(steps: Sequence[Step], read_only: Iterable[str]) -> str:
+    """What the changes before the last proof broke that must never break; "" when nothing."""
+    proof = steps[-1].result if steps else None
+    if not isinstance(proof, Proof) or not proof.critical:
+        return ""
+    known, changes = frozenset(read_only), list[str]()
+    for step in reversed(steps[:-1]):
+        if isinstance(step.want, Prove):
+            break
+        if is_change(step, known):
+            changes.insert(0, _describe_action(step))
+    if not changes:
+        return ""
+    broken = ", ".join(proof.critical)
+    return f"Operator's action broke {broken}, which held before: {_list_few(changes)}."
+
+
 def read_only_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
     """The names of tools that change nothing."""
     return frozenset(spec.name for spec in tools if not spec.changes)
@@ -190,6 +223,12 @@ def unproven(steps: Sequence[Step], read_only: Iterable[str]) -> bool:
     )
 
 
+def cause_of(steps: Iterable[Step]) -> str:
+    """The cause of the last diagnosis; "" before there is one."""
+    causes = [step.want.diagnosis.cause for step in steps if isinstance(step.want, Diagnose)]
+    return causes[-1] if causes else ""
+
+
 def _has_diagnosis(steps: Sequence[Step]) -> bool:
     return any(isinstance(step.want, Diagnose) for step in steps)
 
@@ -208,11 +247,18 @@ def _describe_action(step: Step) -> str:
 
 
 def attempts_of(steps: Iterable[Step]) -> int:
-    """How many proofs followed a change; the check on arrival is not an attempt."""
-    return sum(
-        isinstance(step.want, Prove) and isinstance(step.result, Proof) and not step.want.arrival
+    """How many attempts failed at the target that has the most; repairs that hold count nowhere.
+
+    An attempt is a proof after a change. The check on arrival is none.
+    """
+    failed = Counter(
+        step.want.target
         for step in steps
+        if isinstance(step.want, Prove)
+        and isinstance(step.result, Proof)
+        and not (step.want.arrival or step.result.held)
     )
+    return max(failed.values(), default=0)
 
 
 def repeats(steps: Sequence[Step], action: Action) -> str:
@@ -220,7 +266,10 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
     failed = [
         place
         for place, step in enumerate(steps)
-        if isinstance(step.result, Proof) and not step.result.held
+        if isinstance(step.want, Prove)
+        and isinstance(step.result, Proof)
+        and not step.result.held
+        and step.want.target in ("", action.target)
     ]
     undos = undos_of(steps)
     for step in steps[: failed[-1] if failed else 0]:

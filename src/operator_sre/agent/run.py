@@ -103,6 +103,11 @@ class Run:
         """True once a diagnosis was submitted; nothing may be changed before."""
         return any(isinstance(step.want, Diagnose) for step in self.steps)
 
+    @property
+    def unproven(self) -> bool:
+        """True while something was changed that no proof has covered yet."""
+        return self._done.unproven()
+
     def _think(self) -> Generator[Want, None, None]:
         if self._well:
             yield from self._prove(Prove(ARRIVED, arrival=True))
@@ -162,7 +167,7 @@ class Run:
                         yield taken
                         self.steps.append(Step(taken, None, self._received[1]))
                 case Finish():
-                    yield from self._prove(Prove(call.summary))
+                    yield from self._prove(Prove(call.summary, target=call.target))
                 case Escalate():
                     yield from self._give_up(Stopped(call.reason))
                 case Misuse():
@@ -183,15 +188,22 @@ class Run:
             return
         self.steps.append(Step(want, proof, seq))
         if proof.held:
-            self.conclusion = Conclusion(proof, want.claim)
+            if not proof.target:
+                self.conclusion = Conclusion(proof, want.claim)
+            else:
+                self._done.note_proven()
             return
+        harm = self._done.caused_harm()
         for undo in to_undo(self.steps):
             # No agent proposes it again when it comes late, so it is tried again here.
             for _ in range(UNDO_TRIES_MAX):
                 yield from self._act(Act(undo))
                 if not self.steps[-1].late:
                     break
-        if self._done.attempts() >= self._budget.attempts_max:
+        if harm:
+            reason = f"{harm} No further action was taken. {self._done.left_changed()}".strip()
+            self.conclusion = Conclusion(proof, reason, self._done.obstacle())
+        elif self._done.attempts() >= self._budget.attempts_max:
             reason = (
                 f"{self._done.attempts()} attempts were made, none proven. {self._done.account()}"
             )

@@ -25,6 +25,7 @@ from operator_protocols.domain.run import Briefing
 __all__ = [
     "COMMAND_LINE",
     "RULES",
+    "SERVER_ADVICE",
     "Suspicion",
     "briefing_texts",
     "fold",
@@ -86,6 +87,14 @@ def _words(*alternatives: str) -> str:
 def _either(*alternatives: str) -> str:
     return "|".join(alternatives)
 
+
+# Advice of servers in their own messages, word for word: nothing can hide behind it.
+SERVER_ADVICE = (
+    "You might need to run fsync to release disk space, then run VACUUM.",
+    "To fix this issue run the command 'echo madvise > "
+    "/sys/kernel/mm/transparent_hugepage/enabled' as root",
+    "please run the agent as root",
+)
 
 # What a command line begins with that changes, takes or sends something.
 _COMMAND = _either(
@@ -276,7 +285,7 @@ def suspicions(texts: Iterable[tuple[str, str]]) -> tuple[Suspicion, ...]:
             _TURNED.search(text) or len(_TAGGED.findall(text)) >= HIDDEN_MIN
         ):
             matches[at, "hidden"] = ""
-    for at, rule, words in _find_matches([fold(text) for _, text in places]):
+    for at, rule, words in _find_matches([_without_advice(fold(text)) for _, text in places]):
         matches.setdefault((at, rule), words)
     for at, words in _find_encoded([text for _, text in places]):
         matches.setdefault((at, "encoded"), words)
@@ -285,6 +294,12 @@ def suspicions(texts: Iterable[tuple[str, str]]) -> tuple[Suspicion, ...]:
         Suspicion(fold(places[at][0])[:WHERE_CHARS_MAX], rule, words)
         for (at, rule), words in ordered[:FOUND_MAX]
     )
+
+
+def _without_advice(line: str) -> str:
+    for advice in SERVER_ADVICE:
+        line = line.replace(advice, "")
+    return line
 
 
 def fold(text: str) -> str:

@@ -82,7 +82,8 @@ class Gate:
 
     `identify` tells a target from a later one of the same name, `environment` is the digest of
     what a command would be started with. `restrain` is asked before anything is permitted, with
-    the subject and the agent's id, and may refuse it or have a person asked. `ours` knows the
+    the subject and the agent's id, and may refuse it or have a person asked. `await_proofs` waits
+    until repairs of other targets are proven, and says whether that made room. `ours` knows the
     operator itself under another name. `enforcement` says why the kernel cannot hold a command at a
     target to its verdict, or nothing.
     """
@@ -99,6 +100,7 @@ class Gate:
     identify: Callable[[str], str] = lambda target: ""
     environment: str = ""
     restrain: Restrain | None = None
+    await_proofs: Callable[[Verdict, str], Awaitable[bool]] | None = None
     token: Callable[[], str] = lambda: secrets.token_urlsafe(TOKEN_BYTES)
     ours: Ours | None = None
     enforcement: Enforcement = lambda target, confinement: ""
@@ -146,6 +148,13 @@ class Gate:
         refusal = self._forbidden(case) or self._never(verdict)
         held = Held() if refusal else await self._apply_restraint(case)
         course = self._course(case, held)
+        waits = held.crowded and self._course(case, Held()).way is Way.RUNS
+        if waits and self.await_proofs is not None:
+            if await self.await_proofs(verdict, case.subject):
+                why = f"Held back: other targets of {case.subject!r} were repaired first."
+                return refused_as_busy(verdict, why)
+            held = await self._apply_restraint(case)
+            course = self._course(case, held)
         if course.way is Way.RUNS:
             # What was judged may have changed while its turn was waited for.
             if self.policy().digest != verdict.policy_digest:

@@ -49,6 +49,8 @@ RIG_CHANGES_PER_HOUR = 3600
 BUSY_S_MAX, POLL_S = 600.0, 0.2
 # How long to wait for another change before the agent gets the answer to try again.
 TURN_S_MAX = 30.0
+# How long to wait until repairs of other targets are proven, so that one more may be touched.
+PROOFS_S_MAX, PROOF_POLL_S = 90.0, 1.0
 Classify = Callable[[Action], str]
 WINDOW_S = 300.0
 HASTE_S = 30.0
@@ -220,13 +222,20 @@ class Held:
     """Why something does not run by itself: refused at once, or a person must be asked.
 
     `session` is that of an agent which must be held from here on. `busy` when it is refused for
-    nothing but another change that runs.
+    nothing but another change that runs, `crowded` when only unproven repairs of other targets are
+    in its way.
     """
 
     refuse: str = ""
     ask: str = ""
     session: Session | None = None
     busy: bool = False
+    crowded: bool = False
+
+
+def touched_by(verdict: Verdict) -> str:
+    """The target that an action changes."""
+    return str(verdict.action.arguments.get("target") or verdict.action.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +270,21 @@ class Restraint:
             await self.sessions.hold(session_of(agent), score=score, reason=reason)
         return held
 
+    async def await_proofs(self, verdict: Verdict, subject: str) -> bool:
+        """Wait while repairs of other targets are being proven; True when that made room.
+
+        The agent then thinks again, because the state is another one.
+        """
+        target = touched_by(verdict)
+        limits, ends = self.limits(), self.clock.monotonic() + PROOFS_S_MAX
+        waited = False
+        while limits.question(self.changes.usage(subject, limits, now=self.clock.now()), target):
+            if self.clock.monotonic() >= ends or self.switch.state().on:
+                return False
+            waited = True
+            await self.clock.sleep(PROOF_POLL_S)
+        return waited
+
     def foresee(self, verdict: Verdict, subject: str, agent: str) -> Held | None:
         """The same as it is at this moment: nothing is written and nothing waited for."""
         if self.switch.state().on:
@@ -277,9 +301,8 @@ class Restraint:
             return Held(refuse=f"Held back: {why}.", busy=True)
         if held is not None:
             return held
-        target = str(verdict.action.arguments.get("target") or verdict.action.target)
-        why = limits.question(usage, target)
-        return Held(ask=f"Held back: {why}.") if why else None
+        why = limits.question(usage, touched_by(verdict))
+        return Held(ask=f"Held back: {why}.", crowded=True) if why else None
 
     def _session(self, verdict: Verdict, agent: str) -> Held | None:
         name = session_of(agent)
@@ -291,7 +314,11 @@ class Restraint:
         if session.level is Risk.CRITICAL:
             why = f"{state}: it is in observe until a person resets it ({reset})."
             return Held(refuse=why, session=session)
-        return Held(ask=f"{state}.") if session.level is Risk.HIGH else None
+        if session.level is not Risk.HIGH:
+            return None
+        locks = next(least for least, level in _LEVELS if level is Risk.CRITICAL)
+        warning = f"At {locks} it is put into observe until a person resets it ({reset})."
+        return Held(ask=f"{state}. {warning}")
 
     def session(self, agent: str, verdict: Verdict) -> Session:
         """The risk of an agent's actions, including the one it proposes now."""

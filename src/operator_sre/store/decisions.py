@@ -172,6 +172,12 @@ class Decisions:
         entries = [_of_kind(rows, kind, after) for kind in kinds]
         yield from merge(*entries, key=lambda entry: entry.seq, reverse=True)
 
+    def of_run(self, rows: Rows, run: str, kind: Kind) -> list[Entry]:
+        """The readable entries of one kind that a run has written, oldest first."""
+        sql = f"{_COLUMNS} WHERE run = ? AND kind = ? ORDER BY seq"
+        entries = (_read(row) for row in rows(sql, (run, kind.value)))
+        return [entry for entry in entries if entry is not None and entry.kind is kind]
+
     def holds(self, rows: Rows, entry: Entry) -> bool:
         """True when a head signed by this home covers an entry, so that Operator wrote it."""
         linked = bytes.fromhex(entry.hash)

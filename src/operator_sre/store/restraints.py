@@ -174,14 +174,21 @@ class StoredSessions(Repository):
     """The recent actions of each agent, read from the commands, so that a restart keeps them."""
 
     def actions(self, agent: str, *, since: datetime) -> Sequence[SessionAction]:
-        """The actions that an agent started since then and since its last reset, oldest first."""
+        """The actions that an agent started since then and since its last reset, oldest first.
+
+        Actions that a person approved and repairs that were proven are left out.
+        """
         rows = self._reader.rows(
-            "SELECT at, tool, command, level, touches FROM commands"
+            "SELECT commands.at, tool, command, commands.level, commands.touches, touched,"
+            " run, seq, coalesce(permits.approval, '') FROM commands"
+            " LEFT JOIN permits ON permits.id = commands.permit"
             " WHERE session = ? AND at >= ? AND permit <> ''"
             " AND seq > (SELECT coalesce(max(seq), 0) FROM sessions WHERE agent = ?)"
             " ORDER BY at DESC, seq DESC LIMIT ?",
             (agent, since.timestamp(), agent, COMMANDS_MAX),
         )
+        changes = [(row[5], row[6], row[7]) for row in rows if row[3] != Level.SAFE.value]
+        proven = _proven_changes(self._reader.rows, self._decisions, changes)
         return [
             SessionAction(
                 _utc(at),
@@ -192,7 +199,9 @@ class StoredSessions(Repository):
                 network="network" in touches,
                 blocked="blocked" in touches,
             )
-            for at, tool, command, level, touches in reversed(rows)
+            for at, tool, command, level, touches, _, _, seq, approval in reversed(rows)
+            # A person answers for an approved action, and a proven repair did what it should.
+            if "blocked" in touches or not (approval or seq in proven)
         ]
 
     def find(self, agent: str = "") -> Sequence[SessionRecord]:
@@ -245,7 +254,7 @@ class StoredLimitUsage(Repository):
 
     def usage(self, subject: str, limits: Limits, *, now: datetime) -> Usage:
         """The usage of these limits now."""
-        return _usage(self._reader.rows, subject, limits, now)
+        return _usage(self._reader.rows, self._decisions, subject, limits, now)
 
     def newest(self, subject: str, tools: Sequence[str]) -> Sequence[TargetChange]:
         """The newest change of each target by one of these tools."""
@@ -292,7 +301,7 @@ def find_restraint(
     if limits is None or level == Level.SAFE.value:
         return "", False
     now = transaction.now()
-    usage = _usage(rows, subject, limits, now)
+    usage = _usage(rows, decisions, subject, limits, now)
     why = limits.refusal_in_turn(usage, now)
     if not why and not approval:  # an approved action may touch more
         why = limits.question(usage, touched_by(permit.action))
@@ -300,13 +309,34 @@ def find_restraint(
     return f"cannot be used now: {why or busy}" if why or busy else "", bool(busy)
 
 
-def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
+def _proven_changes(
+    rows: Rows, decisions: Decisions, changes: Iterable[tuple[str, str, int]]
+) -> frozenset[int]:
+    """Which of these changes (target, run, entry) a later proof of their run has covered."""
+    proofs: dict[str, list[tuple[int, str]]] = {}
+    proven = set()
+    for touched, run, seq in changes:
+        if run and run not in proofs:
+            proofs[run] = [
+                (entry.seq, str(entry.payload.get("target", "")))
+                for entry in decisions.of_run(rows, run, Kind.PROOF)
+                if entry.payload.get("held") is True and decisions.holds(rows, entry)
+            ]
+        covering = (at > seq and target in ("", touched) for at, target in proofs.get(run, ()))
+        if any(covering):
+            proven.add(seq)
+    return frozenset(proven)
+
+
+def _usage(rows: Rows, decisions: Decisions, subject: str, limits: Limits, now: datetime) -> Usage:
     at = now.timestamp()
     running = rows(f"SELECT command {_CHANGES} AND outcome = '' AND until > ?", (subject, at))
     ((changes,),) = rows(f"SELECT count(*) {_COUNTED}", (subject, at - HOUR_S, subject))
-    targets = rows(
-        f"SELECT DISTINCT touched {_COUNTED}", (subject, at - limits.targets_window_s, subject)
+    touched = rows(
+        f"SELECT touched, run, seq {_COUNTED}", (subject, at - limits.targets_window_s, subject)
     )
+    # A repair that was proven is no risk any more.
+    proven = _proven_changes(rows, decisions, touched)
     ended = rows(
         f"SELECT failed, ended_at {_COUNTED} AND outcome IN ('ran', 'timed_out') AND tool <> ?"
         " ORDER BY at DESC, seq DESC LIMIT ?",
@@ -318,7 +348,7 @@ def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
         subject=subject,
         running=tuple(command for (command,) in running),
         changes=changes,
-        targets=frozenset(target for (target,) in targets),
+        targets=frozenset(target for target, _, seq in touched if seq not in proven),
         failures=len(failures),
         failed_at=_utc(max(failures)) if failures else None,
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from operator_sre.verify.prove import Verifier
+from operator_sre.verify.prove import NO_CONCERN, Concern, Verifier
 
-__all__ = ["Verifier"]
+__all__ = ["NO_CONCERN", "Concern", "Verifier"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,10 +13,31 @@ from operator_protocols.domain.target import Target, dependencies_of
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.ports import Clock
 
-__all__ = ["Verifier"]
+__all__ = ["NO_CONCERN", "Concern", "Verifier"]
 
 # A fault does not spread by making its subject unobservable.
 OBSERVABLE = "observable"
+AGAIN_LOOKS = 2  # one check may just miss
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """What must never break: critical invariants with their grace, and what the cause breaks."""
+
+    critical: Mapping[str, float] = field(default_factory=dict)
+    predicted: frozenset[str] = frozenset()
+
+    def critical_of(self, harm: Iterable[str], hurt_s: float, stable_s: float) -> tuple[str, ...]:
+        """The critical part of harm that has lasted for longer than its grace."""
+        return tuple(
+            key
+            for key in harm
+            if (name := key.rpartition("/")[2]) in self.critical
+            and hurt_s >= max(self.critical[name], stable_s)
+        )
+
+
+NO_CONCERN = Concern()
 
 
 @dataclass(slots=True)
@@ -38,6 +59,105 @@ class _Holding:
         return max((at for _, at in self.starts.values()), default=None)
 
 
+@dataclass(slots=True)
+class _Course:
+    """What became of each violation after a change: whether it goes, persists or comes back."""
+
+    details: dict[str, str] = field(default_factory=dict)
+    held_since: dict[str, float] = field(default_factory=dict)
+    again: dict[str, int] = field(default_factory=dict)
+    looks: int = 0
+
+    def note(self, check: CheckResult, keys: Iterable[str], now: float, *, held_s: float) -> None:
+        """Take in one more check; what held for `held_s` and is broken again came back."""
+        subject, self.looks = check.observation.subject, self.looks + 1
+        details = {
+            key_of(subject, each.target, each.invariant): each.detail for each in check.findings
+        }
+        for key in keys:
+            health = check.own_health_of([key])
+            if health is Health.BROKEN:
+                since = self.held_since.get(key, now)
+                if key in self.again or now - since >= held_s > 0:
+                    self.again[key] = self.again.get(key, 0) + 1
+                self.held_since.pop(key, None)
+            else:
+                self.again.pop(key, None)
+                if health is Health.HEALTHY:
+                    self.held_since.setdefault(key, now)
+            first = self.looks == 1 or key in self.details
+            if (
+                health is Health.BROKEN
+                and first
+                and self.details.get(key)
+                in (
+                    None,
+                    details.get(key),
+                )
+            ):
+                self.details[key] = details.get(key, "")
+            else:
+                self.details.pop(key, None)
+
+    @property
+    def came_back(self) -> bool:
+        """Whether something that held is broken again, and not for one check only."""
+        return any(looks >= AGAIN_LOOKS for looks in self.again.values())
+
+    @property
+    def persists(self) -> bool:
+        """Whether something was broken at every check, always with the same finding."""
+        return bool(self.details)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What one check says of a ticket, or of one target of it.
+
+    `everything` is the health of the whole ticket, and `suffers` is True while something that
+    depends on the target is still broken.
+    """
+
+    keys: frozenset[str]
+    harm: tuple[str, ...]
+    pending: tuple[str, ...]
+    health: Health
+    everything: Health
+    suffers: bool
+
+    @classmethod
+    def of(
+        cls,
+        check: CheckResult,
+        ticket: Ticket,
+        before: frozenset[str],
+        targets: Sequence[Target],
+        concern: Concern,
+        target: str,
+    ) -> _View:
+        """Read it from the check."""
+        filed = ticket.violations
+        all_keys = frozenset(violation.key for violation in filed)
+        mine = [violation for violation in filed if target in ("", violation.target)]
+        keys = frozenset(violation.key for violation in mine)
+        new = check.broken() - before - all_keys
+        spread, harm = _split_new(check, new, ticket, targets, concern)
+        pending = tuple(  # what other systems report, and our own check does not show
+            key
+            for key in sorted(keys)
+            if check.own_health_of([key]) is Health.HEALTHY
+            and check.health_of([key]) is not Health.HEALTHY
+        )
+        suffers = any(
+            check.own_health_of([violation.key]) is Health.BROKEN
+            and target in dependencies_of(violation.target, targets)
+            for violation in filed
+        )
+        everything = check.own_health_of(all_keys | spread)
+        health = check.own_health_of(keys) if target else everything
+        return cls(keys, harm, pending, health, everything, suffers)
+
+
 class Verifier:
     """Decides whether a ticket's invariants hold. The word of an agent is not evidence."""
 
@@ -54,6 +174,9 @@ class Verifier:
         self._deadline_s = deadline_s
         self._interval_s = interval_s
 
+    def _stable_of(self, subject: str) -> float:
+        return self._stable_s(subject) if callable(self._stable_s) else self._stable_s
+
     async def prove(
         self,
         ticket: Callable[[], Ticket],
@@ -63,45 +186,50 @@ class Verifier:
         targets: Sequence[Target] = (),
         deadline_s: float | None = None,
         hasty: bool = False,
+        changed: bool = False,
+        concern: Concern = NO_CONCERN,
+        target: str = "",
     ) -> Proof:
         """Check until every violation of the ticket has held for the stable period, or time is up.
 
-        Every check reads the ticket again, because it may grow meanwhile; the period of an added
-        violation begins when it first holds. `before` is what was broken before the first action.
-        What broke since is harm, unless the fault itself spread along `targets`: then that has to
-        hold as well. A violation that only other systems still report is awaited, and is no reason
-        to repair again. `hasty` ends at the first check that shows it broken.
+        Every check reads the ticket again, because it may grow. `before` is what was broken before
+        the first action. What broke since is harm, unless the fault itself spread along `targets`.
+        A violation that only other systems still report is awaited. `hasty` ends at the first check
+        that shows it broken. After a change (`changed`) the wait ends early when a violation comes
+        back or plainly persists, and at once when something critical is harmed. With a `target`,
+        only its own violations count.
         """
         started = self._clock.monotonic()
-        stable_for_s = (
-            self._stable_s(ticket().subject) if callable(self._stable_s) else self._stable_s
-        )
+        stable_for_s = self._stable_of(ticket().subject)
+        # A finding that has not moved by then plainly persists, unless the change needs longer.
+        persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        holding, looks = _Holding(), 0
+        holding, course, looks = _Holding(), _Course(), 0
         hurt_at: float | None = None
         while True:
             check = await look()
             looks += 1
             now, at = self._clock.monotonic(), check.observation.at
-            keys = {violation.key for violation in ticket().violations}
-            spread, harm = _split_new(check, check.broken() - before - keys, ticket(), targets)
-            health = check.own_health_of(keys | spread)
-            pending = tuple(  # what other systems report, and our own check does not show
-                key
-                for key in sorted(keys)
-                if check.own_health_of([key]) is Health.HEALTHY
-                and check.health_of([key]) is not Health.HEALTHY
-            )
+            view = _View.of(check, ticket(), before, targets, concern, target)
+            keys, harm, pending, health = view.keys, view.harm, view.pending, view.health
             well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
             hurt_at = (now if hurt_at is None else hurt_at) if harm else None
             hurt_s = 0.0 if hurt_at is None else now - hurt_at
             held = well_s is not None and looks > 1 and stable_s >= stable_for_s
+            if target and held and view.everything is Health.HEALTHY:
+                target = ""  # the rest holds as well, so all of it is to be proven
+                continue
+            if target and held and view.suffers:
+                held = stable_s >= 2 * stable_for_s  # what depends on it gets time to recover
+            critical = concern.critical_of(harm, hurt_s, stable_for_s)
             # One check with another break proves little: the break may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending
+            course.note(check, keys, now, held_s=stable_for_s / 2)
+            failed = course.came_back or (course.persists and now - started >= persists_s)
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
-            if (held and judged) or over:
+            if (held and judged) or over or (changed and (failed or critical)):
                 break
             await self._clock.sleep(self._interval_s)
         return Proof(
@@ -111,16 +239,25 @@ class Verifier:
             since=holding.since() or at,
             until=at,
             stable_s=round(stable_s, 3),
-            detail=_describe_proof(health, looks, stable_s, harm, pending, held=held),
+            detail=_describe_proof(
+                health, looks, stable_s, harm, pending, held=held, target=target
+            ),
             harm=harm,
             pending=pending if held and not harm else (),
+            critical=critical,
+            target=target,
         )
 
 
 def _split_new(
-    check: CheckResult, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
+    check: CheckResult,
+    new: Iterable[str],
+    ticket: Ticket,
+    targets: Sequence[Target],
+    concern: Concern,
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """The new breaks, split into the spread of the fault itself and harm."""
+    known = {violation.invariant for violation in ticket.violations} | concern.predicted
     about = {violation.target for violation in ticket.violations}
     needed = about.union(*(dependencies_of(name, targets) for name in about))
     subject = check.observation.subject
@@ -134,6 +271,9 @@ def _split_new(
         leans = dependencies_of(finding.target, targets) & about
         whole = finding.target == subject and finding.invariant != OBSERVABLE
         related = leans or whole or finding.target in needed
+        # A cause that is known does not break what it does not predict.
+        if concern.predicted and finding.invariant in concern.critical.keys() - known:
+            related = False
         (spread if related else harm).add(key)
     return frozenset(spread), tuple(sorted(harm))
 
@@ -146,6 +286,7 @@ def _describe_proof(
     pending: tuple[str, ...],
     *,
     held: bool,
+    target: str = "",
 ) -> str:
     if harm:
         return f"Another invariant broke meanwhile: {', '.join(harm)}."
@@ -154,6 +295,8 @@ def _describe_proof(
             f"Operator's own invariants held for {stable_s:.1f} s in {looks} checks, but"
             f" other systems still report {', '.join(pending)}."
         )
+    if held and target:
+        return f"Every invariant of {target} held for {stable_s:.1f} s in {looks} checks."
     if held:
         return f"Every invariant of the ticket held for {stable_s:.1f} s in {looks} checks."
     return f"After {looks} checks the invariants of the ticket are {health}; nothing is proven."

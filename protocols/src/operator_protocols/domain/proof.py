@@ -14,7 +14,9 @@ __all__ = ["Proof"]
 class Proof:
     """The health of a Ticket's invariants over a stretch of time, from fresh Observations.
 
-    `harm` is what else broke meanwhile, `pending` what others still report against our own look.
+    `harm` is what else broke meanwhile, and `critical` the part of it that must never break.
+    `pending` is what others still report against our own look. `target` is set where only the
+    invariants of this target were to hold.
     """
 
     held: bool
@@ -26,3 +28,5 @@ class Proof:
     detail: str
     harm: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    critical: tuple[str, ...] = ()
+    target: str = ""

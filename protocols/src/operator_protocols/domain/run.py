@@ -127,9 +127,13 @@ class Diagnose:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The agent believes that the incident is resolved. A Proof decides."""
+    """The agent believes that the incident is resolved. A Proof decides.
+
+    With a `target` it believes so only of this one: then other targets of the ticket are next.
+    """
 
     summary: str
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +204,14 @@ class Prove:
     """Check until the invariants hold or the deadline passes.
 
     `arrival` means that nothing ran before; only a Run knows that, never a model. `hasty` does not
-    wait for broken invariants, because the agent does not claim that they hold.
+    wait for broken invariants, because the agent does not claim that they hold. With a `target`,
+    only its invariants are to be proven.
     """
 
     claim: str
     arrival: bool = False
     hasty: bool = False
+    target: str = ""
 
 
 Want = Ask | Act | Diagnose | Prove

@@ -209,6 +209,7 @@ def _build_gate(
         identify=identify,
         environment=digest_of(dict(app.surroundings.environment)),
         restrain=restraint,
+        await_proofs=restraint.await_proofs,
         ours=is_own_program,
         enforcement=why_unenforced,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.observation import Trouble, Violation, key_of
+from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import (
@@ -61,6 +62,12 @@ class Case:
     outputs: tuple[Reading, ...] = ()
 
     @property
+    def broken_targets(self) -> frozenset[str]:
+        """The targets of the ticket at which something is still broken."""
+        broken, violations = self.briefing.broken, self.briefing.ticket.violations
+        return frozenset(each.target for each in violations if each.key in broken)
+
+    @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
         """Every possible probe that has not run since the last change."""
         answered = {(reading.probe, reading.target) for reading in self.readings}
@@ -96,7 +103,8 @@ def case_from(ask: Ask) -> Case:
             suspect = (want.diagnosis.cause, want.diagnosis.target)
         elif isinstance(want, Prove):
             over = at + 1
-            blamed += [suspect] if suspect is not None else []
+            held = isinstance(result, Proof) and result.held
+            blamed += [suspect] if suspect is not None and not held else []
         elif isinstance(want, Act) and want.action.tool in changing:
             over = at + 1
             outcome = result.outcome if isinstance(result, Result) else None

@@ -20,7 +20,7 @@ from operator_protocols.domain.precondition import Unmet, find_unmet
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.belief import SURE, Suspect
+from operator_sre.models.reasoner.belief import SURE, Suspect, normalise
 from operator_sre.models.reasoner.case import Case
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED, VAGUE
 from operator_sre.models.reasoner.evidence import (
@@ -30,7 +30,7 @@ from operator_sre.models.reasoner.evidence import (
     weigh_readings,
 )
 
-__all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "find_unmet_of", "remedies_for"]
+__all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "find_unmet_of", "focus", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
 _BLANK = re.compile(r"\{(\w+)\}")
@@ -102,6 +102,37 @@ def choose(case: Case) -> Remedy | None:
         if sum(weight for weight, tools in ends if remedy.tool in tools) >= SURE:
             return remedy
     return next((remedy for remedy in remedies if remedy.tool == PATIENCE), None)
+
+
+def focus(case: Case) -> Case:
+    """The case of one target, where the same remedy ends what is broken at several: roots first.
+
+    Causes are rivals in the belief. When several targets fail at once, each of the same, none leads
+    clearly although each is plain at its own target.
+    """
+    ranked = case.belief.rank()
+    (leader, chance), broken = ranked[0], case.broken_targets
+    if chance >= SURE or leader.target not in broken or len(broken) < 2:
+        return case
+    for remedy in remedies_for(case, leader):
+        alike = {
+            suspect: weight
+            for suspect, weight in ranked
+            if suspect.target in broken
+            and remedy.tool in {each.tool for each in remedies_for(case, suspect)}
+        }
+        if sum(alike.values()) < SURE:
+            continue
+        names = {suspect.target for suspect in alike}
+        roots = {name for name in names if not dependencies_of(name, case.briefing.targets) & names}
+        root = next((each.target for each, _ in ranked if each.target in roots), leader.target)
+        weights = {
+            suspect: weight
+            for suspect, weight in ranked
+            if suspect.target == root and suspect.cause is not UNEXPLAINED
+        }
+        return replace(case, belief=normalise(weights))
+    return case
 
 
 def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:

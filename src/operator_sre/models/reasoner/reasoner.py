@@ -12,7 +12,7 @@ from operator_protocols.domain.run import Act, Answer, Ask, Call, Diagnose, Esca
 from operator_sre.models.reasoner.belief import SURE, Belief, Suspect
 from operator_sre.models.reasoner.case import Case, case_from
 from operator_sre.models.reasoner.causes import PATIENCE
-from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of, choose, diagnose
+from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of, choose, diagnose, focus
 
 __all__ = ["HOLDS_AGAIN", "Reasoner", "rank_hypotheses"]
 
@@ -52,6 +52,7 @@ class Reasoner:
             return Answer("Every invariant of the ticket already holds.", (Finish(claim),))
         if (answer := _ask_next(case)) is not None:
             return answer
+        case = focus(case)
         remedy = choose(case)
         diagnosis = diagnose(case, remedy)
         if remedy is None:
@@ -88,7 +89,8 @@ def _judge_change(case: Case) -> Answer | None:
         output = "".join(output.splitlines()[-1:])
     if result.ok:
         claim = f"{command} succeeded: {output.rstrip('.')}."
-        return Answer(f"{claim} Verification follows.", (Finish(claim),))
+        target = action.target if case.broken_targets - {action.target} else ""
+        return Answer(f"{claim} Verification follows.", (Finish(claim, target),))
     if result.outcome is Outcome.REFUSED and not _find_missing(last):
         reason = f"{command} was refused. {result.stderr}"
         return Answer(reason, (Escalate(reason),))
