@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from operator_protocols.ports import Job
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
+from operator_sre.subjects.declarative.probes.machine import process_there
+from operator_sre.subjects.declarative.probes.place import Blind, Place
+from operator_sre.subjects.declarative.probes.there import read_end, run_there, see_file
 from tests.contract.servers import unused_port
 from tests.subjects.certificates import certificate
 from tests.subjects.declarative.diagnosing import diagnose
@@ -138,3 +142,26 @@ async def test_a_unit_says_how_it_is(tmp_path: Path) -> None:
     assert (readings["it.failed"], readings["it.units"]) == (2, "a.service, b.timer")
     off = Recorded({"systemctl": said("System has not been booted with systemd", 1)})
     assert "not been booted" in (await asking(tmp_path, "{systemd: }", commands=off).seen()).problem
+
+
+async def test_files_and_processes_of_another_place_are_read_by_commands(tmp_path: Path) -> None:
+    shell = LocalShell(Programs(Spool(tmp_path / "spool")))
+    tried = asking(tmp_path, "{disk: }", commands=shell)
+    place = Place(tried.targets[0], tried.settings, 10.0)
+    (tmp_path / "log").write_text("one\ntwo\n")
+    found = await see_file(place, str(tmp_path / "log"))
+    assert found is not None
+    assert (found.size_bytes, found.is_regular) == (8, True)
+    assert await see_file(place, str(tmp_path / "none")) is None
+    assert await read_end(place, str(tmp_path / "log"), 4) == b"two\n"
+    (tmp_path / "pid").write_text(str(os.getpid()))
+    process = await process_there(place, str(tmp_path / "pid"))
+    assert process is not None
+    assert (process.pid, process.state in "RSD") == (os.getpid(), True)
+    assert process.rss_bytes > 1 << 20
+    # A pid file that is older than the process of its number names another process.
+    os.utime(tmp_path / "pid", (1.0, 1.0))
+    assert await process_there(place, str(tmp_path / "pid")) is None
+    with pytest.raises(Blind, match="does not judge its command SAFE"):
+        await run_there(place, "touch", str(tmp_path / "ran"))
+    assert not (tmp_path / "ran").exists()
