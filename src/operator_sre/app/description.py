@@ -33,6 +33,7 @@ __all__ = [
     "LeverView",
     "Trial",
     "Written",
+    "add_description",
     "judge_by",
     "try_description",
     "write_description",
@@ -104,14 +105,20 @@ def judge_by(rules: Callable[[], Rulebook]) -> Callable[[Action], Verdict]:
 
 def write_description(config: Config, name: str, kind: str, *, folder: Path) -> Written:
     """Write a description and name it in operator.toml. Nothing that exists is overwritten."""
+    if kind not in KINDS:
+        raise UsageError(
+            f"There is no kind {kind[:60]!r}.", next_step=f"Kinds: {', '.join(KINDS)}."
+        )
+    text = (files("operator_sre.app") / "descriptions" / f"{kind}.yaml").read_text("utf-8")
+    return add_description(config, name, text, folder=folder)
+
+
+def add_description(config: Config, name: str, text: str, *, folder: Path) -> Written:
+    """Write this description of a subject, and name it in operator.toml."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:60]!r} is not a valid name of a subject.",
             next_step="Use letters, digits, '-' and '_'.",
-        )
-    if kind not in KINDS:
-        raise UsageError(
-            f"There is no kind {kind[:60]!r}.", next_step=f"Kinds: {', '.join(KINDS)}."
         )
     toml = config.file or folder / "operator.toml"
     if any(subject.name == name for subject in config.subjects):
@@ -129,7 +136,6 @@ def write_description(config: Config, name: str, kind: str, *, folder: Path) -> 
             next_step="Its 'subjects' must be tables such as [subjects.NAME].",
         ) from error
     file = toml.parent / f"{name}.yaml"
-    text = (files("operator_sre.app") / "descriptions" / f"{kind}.yaml").read_text("utf-8")
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text.replace("@NAME@", name))

@@ -34,6 +34,7 @@ MESSAGES = [
     ("Hostname mismatch, certificate is not valid for 'a'.", "certificate_name_differs"),
     ("its certificate is not trusted: self-signed certificate", "certificate_untrusted"),
     ("db: its host name cannot be resolved", "name_not_resolved"),
+    ("the host name 'db' cannot be resolved", "name_not_resolved"),
     ("FATAL: sorry, too many clients already", "connections_used_up"),
     ("it answered ERR max number of clients reached", "connections_used_up"),
     ("(1040, 'Too many connections')", "connections_used_up"),

@@ -36,7 +36,10 @@ from operator_sre.subjects.declarative.invariants import (
 )
 from operator_sre.subjects.declarative.lever import Lever, read_levers
 from operator_sre.subjects.declarative.probes import (
+    certificate,
     command,
+    dns,
+    host,
     http,
     machine,
     prometheus,
@@ -74,6 +77,11 @@ PROBES: Mapping[str, Sequence[str]] = {
     "redis": redis.KEYS,
     "file": machine.FILE_KEYS,
     "process": machine.PROCESS_KEYS,
+    "certificate": certificate.KEYS,
+    "dns": dns.KEYS,
+    "disk": host.DISK_KEYS,
+    "memory": host.MEMORY_KEYS,
+    "systemd": host.SYSTEMD_KEYS,
 }
 INVARIANT_KEYS = ("holds", "on", "for", "grace", "severity", "says", "causes")
 GRACE_S_MAX = 3599.0
@@ -305,6 +313,11 @@ def _read_probes(
         "redis": redis.read_redis,
         "file": lambda table: machine.read_file(table, folder),
         "process": lambda table: machine.read_process(table, folder),
+        "certificate": certificate.read_certificate,
+        "dns": dns.read_dns,
+        "disk": host.read_disk,
+        "memory": host.read_memory,
+        "systemd": host.read_systemd,
     }
     probes = []
     for name, node in root.tables("probes", "a probe").items():

@@ -19,7 +19,7 @@ _MESSAGES: Mapping[str, str] = {
     r"|certificate is for another name",
     "certificate_untrusted": r"self.signed certificate|unable to get (local )?issuer"
     r"|certificate signed by unknown authority",
-    "name_not_resolved": r"host name cannot be resolved|name or service not known"
+    "name_not_resolved": r"host name.{0,80} cannot be resolved|name or service not known"
     r"|name resolution|nodename nor servname|no such host|nxdomain",
     "connections_used_up": r"too many (clients|connections)|max number of clients"
     r"|maximum connections|remaining connection slots|connection limit exceeded",
