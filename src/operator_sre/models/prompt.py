@@ -290,8 +290,8 @@ def _describe_observation(seen: Observation, about: Sequence[str]) -> str:
     lines = [f"at {seen.at.isoformat(timespec='seconds')}"]
     lines += [f"Observation failed: {seen.problem}"] if seen.problem else []
     for part in sorted(seen.seen, key=lambda part: part.target not in about):
-        told = {name: value for name, value in part.readings.items() if value not in (None, "")}
-        readings = json.dumps(told, default=str, ensure_ascii=False, separators=(",", ":"))
+        shown = {name: value for name, value in part.readings.items() if value not in (None, "")}
+        readings = json.dumps(shown, default=str, ensure_ascii=False, separators=(",", ":"))
         problem = f" PROBLEM: {part.problem}" if part.problem else ""
         if part.target not in about and len(readings) > OTHERS_CHARS_MAX:
             readings = f"{readings[:OTHERS_CHARS_MAX].rpartition(',')[0]}, and more}}"
