@@ -263,10 +263,17 @@ def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, thoughts: str) 
 
 def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
     """The diagnosis; evidence that cites an entry the agent was not shown becomes a claim."""
-    given = table | {name: [] for name in _LISTS if table.get(name) is None}
+    ticket = ask.briefing.ticket
+    given = {"severity": str(ticket.severity), **table}
+    given |= {name: [] for name in _LISTS if table.get(name) is None}
     for name in _LISTS:
         if not isinstance(given[name], list) or len(given[name]) > ITEMS_MAX:
             raise _WrongError(f"{name!r} must be a list of at most {ITEMS_MAX} items.")
+    given["affected"] = given["affected"] or [ticket.target]
+    blanks: dict[str, Any] = {"supporting": [], "against": []}
+    given["alternatives"] = [
+        {**blanks, **each} if isinstance(each, dict) else each for each in given["alternatives"]
+    ]
     known = known_seqs(ask)
     for name in _CITED:
         cited: list[Any] = list(given[name])

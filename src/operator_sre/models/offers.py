@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX
-from operator_protocols.domain.health import Severity
+from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Briefing
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
-from operator_protocols.domain.verdict import Risk
+from operator_protocols.domain.target import dependencies_of
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_sre.models.reasoner.causes import GENERIC, VAGUE
+from operator_sre.models.tokens import estimate_tokens
 
-__all__ = ["DIAGNOSE", "ESCALATE", "FINISH", "Offer", "Schema", "offers", "wire_name"]
+__all__ = [
+    "DIAGNOSE",
+    "ESCALATE",
+    "FINISH",
+    "Offer",
+    "Schema",
+    "near_targets",
+    "offers",
+    "possible_causes",
+    "wire_name",
+]
 
 Schema = dict[str, Any]
 
@@ -24,6 +37,11 @@ ESCALATE = "escalate"
 OFFERS_MAX = 100
 NAME_CHARS_MAX = 64
 TARGETS_NAMED_MAX = 60
+BOUND_SHOWN_MAX = 10_000
+# The tools are sent with every turn. What exceeds this is not offered, the least useful first.
+TOOLS_TOKENS_MAX = 2_650
+# Useful for any incident, in this order; the others come after the tools of the subject.
+_USEFUL = ("check_port", "read_file", "execute_script", "kill_process", "write_file")
 _UNSPEAKABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,80}")
 _TYPES: Mapping[ParameterType, Schema] = {
@@ -76,12 +94,8 @@ def _describe_type(schema: Schema) -> str:
 
 
 def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-    }
+    # Without `additionalProperties` grammars permit only what is named, and it is checked anyway.
+    return {"type": "object", "properties": dict(properties), "required": required}
 
 
 def _text(sentence: str) -> Schema:
@@ -92,74 +106,38 @@ def _list(items: Schema, sentence: str) -> Schema:
     return {"type": "array", "items": items, "description": sentence}
 
 
-_REASONING = _text("one or two sentences: what you expect to learn or to change, and why now")
+_REASONING: Schema = {"type": "string"}  # the system text says what it is
 _EVIDENCE = _object(
     {
         "sentence": _text("the observation"),
         "seq": {
             "type": ["integer", "null"],
-            "description": "the seq of the block that shows it; without a seq it is only a claim",
+            "description": "the seq of the block that shows it",
         },
     },
     ["sentence"],
 )
-_HYPOTHESIS = _object(
-    {
-        "cause": _text("the name of the cause"),
-        "target": _text("the affected target"),
-        "probability": {"type": "number", "minimum": 0, "maximum": 1},
-    },
-    ["cause", "target", "probability"],
-)
 _ALTERNATIVE = _object(
     {
-        "cause": _text("the name of the cause"),
-        "target": _text("the affected target"),
-        "supporting": _list({"type": "string"}, "evidence for it"),
-        "against": _list({"type": "string"}, "evidence against it"),
-        "why_rejected": _text("why it is not the cause"),
+        "cause": {"type": "string"},
+        "target": {"type": "string"},
+        "why_rejected": _text("the evidence against it"),
     },
-    ["cause", "target", "supporting", "against", "why_rejected"],
+    ["cause", "target", "why_rejected"],
 )
-_OPTION = _object(
-    {
-        "action": _text("the action"),
-        "risk": {"type": "string", "enum": [str(risk) for risk in Risk]},
-        "reversible": {"type": "boolean"},
-        "trade_off": _text("its cost, and what it does not resolve"),
-    },
-    ["action", "risk", "reversible", "trade_off"],
-)
+# Short, because a model reads it with every turn. A diagnosis may have more than it names.
 _DIAGNOSIS = _object(
     {
-        "cause": _text("the name of a known cause, or your own in a few words"),
-        "target": _text("the target where the cause is"),
-        "summary": _text("the cause and its effect, in one or two sentences"),
-        "severity": {"type": "string", "enum": [str(severity) for severity in Severity]},
+        "cause": _text("a known cause, or your own in a few words"),
+        "target": _text("where the cause is"),
+        "summary": _text("cause and effect in one sentence"),
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        "timeline": _list(_EVIDENCE, "what happened, oldest first"),
-        "affected": _list({"type": "string"}, "every affected target"),
-        "evidence": _list(_EVIDENCE, "why this is the cause: several readings, compared"),
-        "hypotheses": _list(_HYPOTHESIS, "the possible causes and their current probabilities"),
-        "alternatives": _list(_ALTERNATIVE, "two or three other causes, and why you reject them"),
-        "options": _list(_OPTION, "the possible actions and their trade-offs"),
-        "choice": _text("the option that you choose"),
-        "why": _text("why that one"),
+        "evidence": _list(_EVIDENCE, "several readings, compared"),
+        "alternatives": _list(_ALTERNATIVE, "two or three other causes"),
+        "choice": _text("the change that you choose"),
+        "why": _text("why this one: its risk and its trade-off"),
     },
-    [
-        "cause",
-        "target",
-        "summary",
-        "severity",
-        "confidence",
-        "timeline",
-        "affected",
-        "evidence",
-        "alternatives",
-        "options",
-        "choice",
-        "why",
-    ],
+    ["cause", "target", "summary", "confidence", "evidence", "alternatives", "choice", "why"],
 )
 _ENDS = (
     Offer(
@@ -189,47 +167,89 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
             {
                 "command": _text("one command line that terminates"),
                 "reasoning": _REASONING,
-                "target": _target(
-                    briefing, "the target where it runs; default: the machine of Operator"
-                ),
-                "expected": _text("the result you expect"),
-                "timeout_s": {
-                    "type": "number",
-                    "exclusiveMinimum": 0,
-                    "maximum": TIMEOUT_S_MAX,
-                    "description": "timeout in seconds",
-                },
+                "target": _target(briefing, "where it runs; default: Operator's machine"),
+                "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": TIMEOUT_S_MAX},
             },
             ["command", "reasoning"],
         ),
     )
     taken = {shell.name, *(offer.name for offer in _ENDS)}
     typed: list[Offer] = []
-    for spec in briefing.tools:
+    left = TOOLS_TOKENS_MAX - sum(map(_weigh, (shell, *_ENDS)))
+    for spec in sorted(briefing.tools, key=_order_of(briefing)):
         name = wire_name(spec.name)
-        if name in taken or len(typed) >= OFFERS_MAX:
+        if name in taken or len(typed) >= OFFERS_MAX or not _works_here(spec, briefing):
             continue
-        taken.add(name)
-        sentences = [spec.sentence, f"Risk: {spec.risk}."]
-        sentences.append("It changes the system." if spec.changes else "It is read-only.")
-        if spec.undo:
-            sentences.append(f"Reversible with {spec.undo}.")
-        elif spec.reversible:
-            sentences.append("Reversible.")
-        sentences += [f"Expected: {spec.expected}"] if spec.expected else []
+        traits = [f"Risk: {spec.risk}" if spec.changes else "Read-only"]
+        if spec.undo or spec.reversible:
+            traits.append(f"reversible with {spec.undo}" if spec.undo else "reversible")
         properties = {parameter.name: _parameter(parameter) for parameter in spec.parameters}
         required = [
             parameter.name
             for parameter in spec.parameters
             if parameter.required and not parameter.infers
         ]
-        if "target" not in properties:
-            properties["target"] = _target(briefing, "the target")
         if "reasoning" not in properties:
             properties["reasoning"] = _REASONING
             required.append("reasoning")
-        typed.append(Offer(name, " ".join(sentences), _object(properties, required), spec))
+        sentence = f"{spec.sentence} {', '.join(traits)}."
+        offer = Offer(name, sentence, _object(properties, required), spec)
+        if (weight := _weigh(offer)) <= left:
+            left -= weight
+            taken.add(name)
+            typed.append(offer)
     return (shell, *typed, *_ENDS)
+
+
+def _weigh(offer: Offer) -> int:
+    """About how many tokens the tool takes in a prompt."""
+    return estimate_tokens(f"{offer.name} {offer.sentence} {json.dumps(offer.schema)}") + 6
+
+
+def _order_of(briefing: Briefing) -> Callable[[ToolSpec], int]:
+    """The place of a tool: first what resolves a cause that is possible at the ticket's targets."""
+    causes = possible_causes(briefing)
+    resolving = {remedy.tool for cause in causes for remedy in cause.remedies}
+
+    def place(spec: ToolSpec) -> int:
+        if spec.name in resolving:
+            return 0
+        if spec.name.startswith(("docker_", "host_service_")):
+            return 1  # where they can work at all, they are how processes are restarted
+        if spec.name in _USEFUL:
+            return 2 + _USEFUL.index(spec.name)
+        return 10 if spec.source is ToolSource.SUBJECT else 11
+
+    return place
+
+
+def possible_causes(briefing: Briefing) -> list[Cause]:
+    """The causes that are possible at the targets of the ticket and at what they need."""
+    kinds = {target.kind for target in briefing.targets if target.name in near_targets(briefing)}
+    own = {cause.name for cause in briefing.causes}
+    generic = [cause for cause in GENERIC if cause.name not in own | VAGUE]
+    return [
+        cause
+        for cause in (*briefing.causes, *generic)
+        if not cause.kinds or not kinds or kinds & set(cause.kinds)
+    ]
+
+
+def near_targets(briefing: Briefing) -> frozenset[str]:
+    """The targets of the ticket, and what they need."""
+    ticket = briefing.ticket
+    about = {ticket.target, *(violation.target for violation in ticket.violations)}
+    return frozenset(about).union(*(dependencies_of(name, briefing.targets) for name in about))
+
+
+def _works_here(spec: ToolSpec, briefing: Briefing) -> bool:
+    """Whether the tool can do anything for these targets, as far as that is known."""
+    if spec.name.startswith("docker_"):
+        return any(target.runs_at.startswith("docker://") for target in briefing.targets)
+    if spec.name.startswith("host_service_"):
+        away = any(target.runs_at for target in briefing.targets)
+        return away or Path("/run/systemd/system").is_dir()
+    return True
 
 
 def _target(briefing: Briefing, sentence: str) -> Schema:
@@ -241,13 +261,15 @@ def _target(briefing: Briefing, sentence: str) -> Schema:
 
 
 def _parameter(parameter: Parameter) -> Schema:
-    schema: Schema = {**_TYPES[parameter.type], "description": parameter.sentence}
+    """The schema of one argument; the tool itself checks what is left out here for brevity."""
+    schema: Schema = dict(_TYPES[parameter.type])
+    says_itself = parameter.type not in (ParameterType.LIST, ParameterType.MAP)
+    # The ticket has what is inferred, and the name of an optional value says enough.
+    if not parameter.infers and (parameter.required or not says_itself):
+        schema["description"] = parameter.sentence
     if parameter.choices and parameter.type is ParameterType.STRING:
         schema["enum"] = list(parameter.choices)
-    if parameter.minimum is not None:
-        schema["minimum"] = parameter.minimum
-    if parameter.maximum is not None:
-        schema["maximum"] = parameter.maximum
-    if parameter.infers:
-        schema["description"] += f" (default: the {parameter.infers} of the ticket)"
+    for name, bound in (("minimum", parameter.minimum), ("maximum", parameter.maximum)):
+        if bound is not None and abs(bound) <= BOUND_SHOWN_MAX:
+            schema[name] = bound
     return schema

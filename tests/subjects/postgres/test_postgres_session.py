@@ -353,3 +353,17 @@ async def test_logins_that_clients_fail_at_are_found_and_ours_are_not(watch: Wat
     assert 'user "shop"' in finding.detail
     assert finding.trouble is Trouble.CREDENTIAL
     assert seen.of("primary").readings["client_errors_kind"] == "login"
+
+
+async def test_a_replica_that_follows_no_server_is_told_from_one_that_cannot(watch: Watch) -> None:
+    async with watch.owner("replica") as owner:
+        await owner.do("ALTER SYSTEM SET primary_conninfo = ''")
+        await owner.do("SELECT pg_reload_conf()")
+        try:
+            seen, _ = await watch.broken("replica_detached", "replica")
+            assert seen.of("replica").readings["follows_upstream"] is False
+        finally:
+            await owner.do("ALTER SYSTEM RESET primary_conninfo")
+            await owner.do("SELECT pg_reload_conf()")
+    await watch.healthy()
+    assert (await watch.look())[0].of("replica").readings["follows_upstream"] is True

@@ -157,8 +157,7 @@ def rig() -> RigSpec:
         for name in NODES
     )
     load = LoadSpec(kind="node", path="/check", body={"key": "tenant-{n}"}, rate_per_s=RATE_PER_S)
-    canary = {"canary": CANARY}
-    return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load, canary)
+    return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load, {"canary": CANARY})
 
 
 def server_path() -> str:
