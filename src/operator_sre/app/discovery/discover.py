@@ -51,15 +51,15 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was found and is not proposed, and why."""
+    """A server that is not proposed, and why."""
 
-    what: str
+    source: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """New subjects, what is watched already, and what is left out."""
+    """New subjects, the servers that are watched already, and those left out."""
 
     proposals: tuple[Proposal, ...]
     watched: tuple[LeftOut, ...]
@@ -118,9 +118,9 @@ def _watched_places(app: App) -> dict[tuple[str, int | None], str]:
 
 async def _recognise(listener: Listener) -> tuple[Kind | None, Heard | None, str]:
     """The kind of a listener with what it answered, or why it is left out."""
-    for pattern, what in IGNORED.items():
+    for pattern, role in IGNORED.items():
         if not listener.container and re.fullmatch(pattern, listener.program):
-            return None, None, what
+            return None, None, role
     if any("operator_sre" in word or word.endswith("/operator") for word in listener.words):
         return None, None, "a part of Operator"
     image = listener.image.rpartition("/")[2].partition(":")[0]
