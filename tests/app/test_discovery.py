@@ -16,7 +16,14 @@ import pytest
 
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.errors import UsageError
-from operator_sre.app.discovery import Discovery, LeftOut, Proposal, discover, write_subjects
+from operator_sre.app.discovery import (
+    Discovery,
+    LeftOut,
+    Proposal,
+    discover,
+    handshake,
+    write_subjects,
+)
 from operator_sre.app.discovery.discover import _propose, _recognise
 from operator_sre.app.discovery.handshake import Heard
 from operator_sre.app.discovery.kinds import IGNORED, KINDS
@@ -226,3 +233,19 @@ async def test_listeners_are_read_as_another_user_may(tmp_path: Path) -> None:
     http, other = read_listeners(tmp_path)
     assert (http.port, http.pid, http.program, http.unit) == (80, 42, "nginx", "nginx")
     assert (other.place, other.pid, other.program) == ("127.0.0.1:8080", None, "")
+
+
+async def test_a_server_that_falls_silent_delays_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        listener = Listener("127.0.0.1", port, 7, "node")
+        kind, _, why = await _recognise(listener)
+        assert (kind, why) == (None, "it does not answer as web does on this port")
+        monkeypatch.setattr(
+            sys.modules["operator_sre.app.discovery.discover"], "DISCOVER_S_MAX", -1.0
+        )
+        found = await _found(tmp_path, port)
+    assert [left.why for left in found.left_out] == ["not asked: -1 s had passed"]

@@ -80,14 +80,16 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
         if _place(each.host, each.port) in known
     ]
     new = [each for each in listeners if _place(each.host, each.port) not in known]
-    places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+    places, loop = asyncio.Semaphore(QUESTIONS_AT_ONCE), asyncio.get_running_loop()
+    ends = loop.time() + DISCOVER_S_MAX
 
     async def recognise(listener: Listener) -> tuple[Listener, Kind | None, Heard | None, str]:
         async with places:
+            if loop.time() > ends:
+                return listener, None, None, f"not asked: {DISCOVER_S_MAX:g} s had passed"
             return (listener, *await _recognise(listener))
 
-    async with asyncio.timeout(DISCOVER_S_MAX):
-        found = await asyncio.gather(*map(recognise, new))
+    found = await asyncio.gather(*map(recognise, new))
     names = {subject.name for subject in app.config.subjects}
     proposals = _propose(found, names)
     left_out = [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
