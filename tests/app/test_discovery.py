@@ -16,12 +16,19 @@ import pytest
 
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.errors import UsageError
-from operator_sre.app.discovery import Discovery, Proposal, discover, write_subjects
+from operator_sre.app.discovery import (
+    Discovery,
+    LeftOut,
+    Proposal,
+    discover,
+    handshake,
+    write_subjects,
+)
 from operator_sre.app.discovery.discover import _propose, _recognise
 from operator_sre.app.discovery.handshake import Heard
 from operator_sre.app.discovery.kinds import IGNORED, KINDS
 from operator_sre.app.discovery.listeners import Listener, read_listeners
-from operator_sre.app.discovery.writing import describe, entry_of
+from operator_sre.app.discovery.settings_file import describe, entry_of
 from operator_sre.app.subjects import check_subject
 from operator_sre.app.wiring import App, look_at_app
 from operator_sre.config import load_config
@@ -106,7 +113,8 @@ async def test_real_servers_are_found_written_and_watched_and_then_proposed_no_m
         assert set(written.subjects) == {shop.name, locked.name}
         assert tomllib.loads(Path(written.config).read_text())["mode"] == "observe"
         again = await _found(tmp_path, web, cache)
-        assert (again.proposals, len(again.watched)) == ((), 2)
+        assert again.proposals == ()
+        assert LeftOut(shop.why[0], f"watched as {shop.name}") in again.watched
 
         # The grant is exact: with nothing more the check succeeds, and nothing else is allowed.
         (tmp_path / f"{locked.name}.password").write_text("watching\n")
@@ -225,3 +233,19 @@ async def test_listeners_are_read_as_another_user_may(tmp_path: Path) -> None:
     http, other = read_listeners(tmp_path)
     assert (http.port, http.pid, http.program, http.unit) == (80, 42, "nginx", "nginx")
     assert (other.place, other.pid, other.program) == ("127.0.0.1:8080", None, "")
+
+
+async def test_a_server_that_falls_silent_delays_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        listener = Listener("127.0.0.1", port, 7, "node")
+        kind, _, why = await _recognise(listener)
+        assert (kind, why) == (None, "it does not answer as web does on this port")
+        monkeypatch.setattr(
+            sys.modules["operator_sre.app.discovery.discover"], "DISCOVER_S_MAX", -1.0
+        )
+        found = await _found(tmp_path, port)
+    assert [left.why for left in found.left_out] == ["not asked: -1 s had passed"]

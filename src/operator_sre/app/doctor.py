@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import socket
@@ -10,15 +11,15 @@ import sqlite3
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from operator_protocols.errors import OperatorError
-from operator_sre.app.extras import extras, missing_of
 from operator_sre.config import Config
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "examine_model",
     "examine_programs",
     "examine_store",
+    "extras",
+    "missing_of",
 ]
 
 PYTHON_MIN = (3, 11)
@@ -57,6 +60,8 @@ PURPOSES = {
     "tui": "the terminal console",
     "web": "the HTTP API and the web console",
 }
+CORE = "operator-sre"
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?.*?extra *== *['\"]([^'\"]+)['\"]")
 _SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 
 
@@ -117,6 +122,32 @@ def examine_programs(config: Config) -> Iterator[DoctorFinding]:
         why = f"{why}, and {needed[extra]}" if extra in needed else why
         fix = f"pip install 'operator-sre[{extra}]'"
         yield DoctorFinding(f"extra {extra}", state, f"{why}{purpose}", fix)
+
+
+def extras() -> Sequence[str]:
+    """Every extra of this distribution; none where it runs without being installed."""
+    try:
+        return sorted(distribution(CORE).metadata.get_all("Provides-Extra") or ())
+    except PackageNotFoundError:
+        return ()
+
+
+def missing_of(extra: str) -> Sequence[str]:
+    """The distributions of an extra that are not installed."""
+    missing: list[str] = []
+    for requirement in distribution(CORE).requires or ():
+        found = _REQUIREMENT.match(requirement)
+        if found is None or found[3] != extra:
+            continue
+        name, inner = found[1], found[2] or ""
+        if name == CORE:
+            missing += [each for other in inner.split(",") for each in missing_of(other.strip())]
+            continue
+        try:
+            distribution(name)
+        except PackageNotFoundError:
+            missing.append(name)
+    return missing
 
 
 def examine_boxes(config: Config) -> Iterator[DoctorFinding]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -18,10 +16,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.target import Target
     from operator_protocols.ports import Kill, Tool
 
-__all__ = ["Lab", "RigAccess", "extras", "has_evals", "load_lab", "missing_of"]
-
-CORE = "operator-sre"
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?.*?extra *== *['\"]([^'\"]+)['\"]")
+__all__ = ["Lab", "RigAccess", "has_evals", "load_lab"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +55,3 @@ def load_lab() -> Lab:
 def has_evals() -> bool:
     """Return whether the evaluation harness is installed."""
     return find_spec("operator_evals") is not None
-
-
-def extras() -> Sequence[str]:
-    """Every extra of this distribution; none where it runs without being installed."""
-    try:
-        return sorted(distribution(CORE).metadata.get_all("Provides-Extra") or ())
-    except PackageNotFoundError:
-        return ()
-
-
-def missing_of(extra: str) -> Sequence[str]:
-    """The distributions of an extra that are not installed."""
-    missing: list[str] = []
-    for requirement in distribution(CORE).requires or ():
-        found = _REQUIREMENT.match(requirement)
-        if found is None or found[3] != extra:
-            continue
-        name, inner = found[1], found[2] or ""
-        if name == CORE:
-            missing += [each for other in inner.split(",") for each in missing_of(other.strip())]
-            continue
-        try:
-            distribution(name)
-        except PackageNotFoundError:
-            missing.append(name)
-    return missing

@@ -49,7 +49,7 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class ReturnedKeys:
-    """The keys that a restore wrote, and those that neither the home nor the backup has."""
+    """The keys that a restore wrote, and the needed keys that the home still lacks."""
 
     written: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

@@ -270,8 +270,7 @@ class Gate:
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
         approval = await asking.ask(wanted, lambda approval: self._why_outdated(case, approval))
         if approval.state is ApprovalState.SUPERSEDED and self._is_of_another_mode(verdict):
-            # Nobody has to answer what the new mode decides: it runs, is only proposed, or is
-            # requested again.
+            # The new mode decides: it runs, is only proposed, or is requested again.
             again = self.judge(verdict.action, case.requester)
             return await self._decide(replace(case, verdict=again))
         if approval.state is not ApprovalState.APPROVED:

@@ -51,15 +51,15 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was found and is not proposed, and why."""
+    """A server that is not proposed, and why."""
 
-    what: str
+    source: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """New subjects, what is watched already, and what is left out."""
+    """New subjects, the servers that are watched already, and those left out."""
 
     proposals: tuple[Proposal, ...]
     watched: tuple[LeftOut, ...]
@@ -80,14 +80,16 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
         if _place(each.host, each.port) in known
     ]
     new = [each for each in listeners if _place(each.host, each.port) not in known]
-    places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+    places, loop = asyncio.Semaphore(QUESTIONS_AT_ONCE), asyncio.get_running_loop()
+    ends = loop.time() + DISCOVER_S_MAX
 
     async def recognise(listener: Listener) -> tuple[Listener, Kind | None, Heard | None, str]:
         async with places:
+            if loop.time() > ends:
+                return listener, None, None, f"not asked: {DISCOVER_S_MAX:g} s had passed"
             return (listener, *await _recognise(listener))
 
-    async with asyncio.timeout(DISCOVER_S_MAX):
-        found = await asyncio.gather(*map(recognise, new))
+    found = await asyncio.gather(*map(recognise, new))
     names = {subject.name for subject in app.config.subjects}
     proposals = _propose(found, names)
     left_out = [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
@@ -118,9 +120,9 @@ def _watched_places(app: App) -> dict[tuple[str, int | None], str]:
 
 async def _recognise(listener: Listener) -> tuple[Kind | None, Heard | None, str]:
     """The kind of a listener with what it answered, or why it is left out."""
-    for pattern, what in IGNORED.items():
+    for pattern, role in IGNORED.items():
         if not listener.container and re.fullmatch(pattern, listener.program):
-            return None, None, what
+            return None, None, role
     if any("operator_sre" in word or word.endswith("/operator") for word in listener.words):
         return None, None, "a part of Operator"
     image = listener.image.rpartition("/")[2].partition(":")[0]

@@ -10,7 +10,7 @@ from operator_sre.app.discovery.listeners import Listener
 
 __all__ = ["Heard", "ask"]
 
-ANSWER_S = 1.0
+ANSWER_S, LISTENER_S = 1.0, 3.0
 BYTES_MAX = 8192
 HEALTH_PATHS = ("/health", "/healthz", "/-/healthy", "/")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
@@ -36,24 +36,29 @@ class Heard:
 async def ask(listener: Listener, protocol: str) -> Heard | None:
     """What it answered in this protocol; None where it does not speak it."""
     try:
-        match protocol:
-            case "redis":
-                answer = await _exchange(listener, b"PING\r\n")
-                locked = answer.startswith((b"-NOAUTH", b"-ERR operation not permitted"))
-                if locked or answer.startswith((b"+PONG", b"-LOADING", b"-DENIED", b"-MISCONF")):
-                    return Heard("redis", locked=locked)
-            case "etcd":
-                # The port for the other members answers the first question and not the second.
-                version = await _get(listener, "/version")
-                status = await _post(listener, "/v3/maintenance/status")
-                if b"etcdserver" in version:
-                    cluster = _CLUSTER.search(status)
-                    if cluster or b" 404 " not in status[:20]:
-                        return Heard("etcd", cluster=cluster[1].decode() if cluster else "")
-            case "http":
-                return await _find_page(listener)
+        async with asyncio.timeout(LISTENER_S):
+            return await _ask(listener, protocol)
     except (OSError, TimeoutError):
-        pass
+        return None
+
+
+async def _ask(listener: Listener, protocol: str) -> Heard | None:
+    match protocol:
+        case "redis":
+            answer = await _exchange(listener, b"PING\r\n")
+            locked = answer.startswith((b"-NOAUTH", b"-ERR operation not permitted"))
+            if locked or answer.startswith((b"+PONG", b"-LOADING", b"-DENIED", b"-MISCONF")):
+                return Heard("redis", locked=locked)
+        case "etcd":
+            # The port for the other members answers the first question and not the second.
+            version = await _get(listener, "/version")
+            status = await _post(listener, "/v3/maintenance/status")
+            if b"etcdserver" in version:
+                cluster = _CLUSTER.search(status)
+                if cluster or b" 404 " not in status[:20]:
+                    return Heard("etcd", cluster=cluster[1].decode() if cluster else "")
+        case "http":
+            return await _find_page(listener)
     return None
 
 

@@ -82,9 +82,9 @@ def _host_of(digits: str, family: socket.AddressFamily) -> str:
 
 def _reachable(host: str) -> str:
     """The address with which this machine reaches itself there."""
-    if host in ("0.0.0.0", "::") or host.startswith("127.") or host == "::ffff:127.0.0.1":  # noqa: S104
-        return "127.0.0.1"
-    return host.removeprefix("::ffff:")
+    host = host.removeprefix("::ffff:")
+    everywhere = host in ("0.0.0.0", "::")  # noqa: S104
+    return "127.0.0.1" if everywhere or host.startswith("127.") else host
 
 
 def _owners(inodes: Iterable[str], proc: Path) -> Mapping[str, int]:

@@ -76,7 +76,7 @@ def _show(found: Discovery) -> None:
         print_table(("subject", "watched by", "at", "because"), rows)
     else:
         print_lines(["Nothing new was found."])
-    others = [(left.what, left.why) for left in (*found.watched, *found.left_out)]
+    others = [(left.source, left.why) for left in (*found.watched, *found.left_out)]
     if others:
         print_lines([""])
         print_table(("not proposed", "because"), others)

@@ -168,10 +168,10 @@ def _read_passphrase(file: Path | None, *, again: bool, asks: bool) -> str | Non
         return None
     import getpass
 
-    said = getpass.getpass("Passphrase for the keys (empty: without keys): ", stream=sys.stderr)
-    if said and again and getpass.getpass("Again: ", stream=sys.stderr) != said:
+    typed = getpass.getpass("Passphrase for the keys (empty: without keys): ", stream=sys.stderr)
+    if typed and again and getpass.getpass("Again: ", stream=sys.stderr) != typed:
         raise UsageError("The two passphrases differ.", next_step="Nothing was saved; try again.")
-    return said or None
+    return typed or None
 
 
 def _mean_it(

@@ -189,7 +189,7 @@ def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
                     category = FailureCategory.TIMEOUT
                 words = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
                 words = words or "The connection was lost."
-                # Nobody but a superuser may end the session of a superuser: no grant helps there.
+                # Only a superuser may end the session of a superuser: no grant helps there.
                 if category is FailureCategory.PERMISSION and "SUPERUSER" not in words.upper():
                     step = right_for_tool(act.__name__, login.user)
                     words = f"{words.rstrip('.')}. {step}".strip()
