@@ -14,7 +14,7 @@ from operator_sre.models.calls import actions_text, tool_call_of
 from operator_sre.models.offers import offers
 from operator_sre.models.prompt import conversation
 from operator_sre.models.remote import RemoteModel
-from operator_sre.models.remote.model import estimate_tokens
+from operator_sre.models.tokens import estimate_tokens
 from tests.models.remote.llama import (
     LLAMA,
     QWEN,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,22 +39,13 @@ from operator_sre.models.remote.messages import (
     tool_messages,
     written_text,
 )
+from operator_sre.models.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import ModelRequestParameters
 
-__all__ = ["RemoteModel", "ToolMode", "estimate_tokens"]
-
-# Words of up to nine letters, single digits, pairs of signs, line ends: about what byte-pair
-# tokenizers make of prompts with JSON, times and numbers (Qwen2.5: within 12 % on our prompts).
-_TOKEN = re.compile(r"[A-Za-z]{1,9}|[0-9]|[^\w\s]{1,2}|_|\n+|[^\x00-\x7f]")
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens the text has."""
-    return sum(1 for _ in _TOKEN.finditer(text))
-
+__all__ = ["RemoteModel", "ToolMode"]
 
 ToolMode = Literal["auto", "native", "json"]
 
