@@ -45,3 +45,4 @@ have() {
 # libwrap is the one library that sshd needs and a small system lacks; newer ones need none.
 have sshd usr/sbin/sshd 'tests over ssh' openssh-server libwrap0
 have busybox bin/busybox 'tests in containers' busybox-static
+have nginx usr/sbin/nginx 'the test of its pack' nginx

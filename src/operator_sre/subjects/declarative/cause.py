@@ -69,9 +69,10 @@ class DeclaredCause:
     remedies: tuple[str, ...] = ()
 
     def find(self, seen: Seen, observation: Observation, log: str | None) -> bool | None:
-        """Whether its evidence is there; None where that is not known, or nothing is asked for.
+        """Whether its evidence is there; None where nothing is asked for.
 
-        `log` are the lines that the target wrote recently, None where they cannot be read.
+        Evidence that cannot be read proves nothing: other evidence has to be there then. `log` are
+        the lines that the target wrote recently, None where they cannot be read.
         """
         found: list[bool | None] = []
         if self.shows is not None:
@@ -85,9 +86,7 @@ class DeclaredCause:
             found.append(pattern_of(self.words).search(text) is not None)
         if self.log:
             found.append(None if log is None else pattern_of(self.log).search(log) is not None)
-        if False in found:
-            return False
-        return None if None in found or not found else True
+        return (True in found and False not in found) if found else None
 
 
 def read_causes(

@@ -13,7 +13,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_sre.subjects.declarative.cause import DeclaredCause, reading_of, see_causes
 from operator_sre.subjects.declarative.invariants import DeclaredInvariant
-from operator_sre.subjects.declarative.probes.machine import process_in, process_there
+from operator_sre.subjects.declarative.probes.machine import is_alive, process_there
 from operator_sre.subjects.declarative.probes.place import Blind, Place
 from operator_sre.subjects.declarative.probes.there import (
     END_BYTES_MAX,
@@ -134,25 +134,23 @@ class Evidence:
             if place.target.runs_at:
                 process = await process_there(place, pid_file)
                 is_there = process is not None or await see_file(place, pid_file) is not None
-                is_alive = process is not None
+                is_running = process is not None
                 is_paused = process is not None and process.state in "Tt"
                 if not is_there:
                     text = (await run_there(place, "cat", "/proc/uptime")).stdout
                     is_booting = float(text.split()[0]) < BOOT_S
             else:
                 is_there = await asyncio.to_thread(os.path.exists, pid_file)
-                known = process_in(pid_file)
-                # A process that is gone is still named, without its start.
-                is_alive, is_paused = known is not None and known.started > 0, False
+                is_running, is_paused = await asyncio.to_thread(is_alive, pid_file), False
                 is_booting = not is_there and time.clock_gettime(time.CLOCK_BOOTTIME) < BOOT_S
         except (Blind, OSError, ValueError):
             return {}
         shown = {
-            "process_dead": is_there and not is_alive,
+            "process_dead": is_there and not is_running,
             "stopped_cleanly": not is_there and not is_booting,
             "not_started": not is_there and is_booting,
         }
         if place.target.runs_at:
             shown["process_paused"] = is_paused
         found = {reading_of(cause): value for cause, value in shown.items()}
-        return {**found, "pid_file.exists": is_there, "pid_file.alive": is_alive}
+        return {**found, "pid_file.exists": is_there, "pid_file.alive": is_running}

@@ -29,6 +29,7 @@ __all__ = [
     "PROCESS_KEYS",
     "FileProbe",
     "ProcessProbe",
+    "is_alive",
     "process_in",
     "process_there",
     "read_file",
@@ -246,6 +247,13 @@ def process_in(pid_file: str) -> Process | None:
     if row is None:
         return Process(pid, 0.0)
     return Process(pid, row.started) if _is_older(row, Path(pid_file)) else None
+
+
+def is_alive(pid_file: str) -> bool:
+    """Whether the process that a pid file names runs; a zombie does not."""
+    pid = _read_pid(Path(pid_file))
+    row = _read_row(pid) if pid is not None else None
+    return row is not None and row.state not in "ZX" and _is_older(row, Path(pid_file))
 
 
 def _is_older(row: _Row, path: Path) -> bool:
