@@ -210,8 +210,10 @@ async def test_what_is_no_system_of_the_user_is_left_out_with_the_reason() -> No
         assert (kind, why in IGNORED.values()) == (None, True), program
     own = Listener("127.0.0.1", 1, 7, "python3", ("python3", "/usr/bin/operator", "web"))
     assert (await _recognise(own))[2] == "a part of Operator"
-    hidden = Listener("127.0.0.1", 5432)
-    assert "hidden from this user" in (await _recognise(hidden))[2]
+    for port in (5432, 1):
+        hidden = await _recognise(Listener("127.0.0.1", port))
+        assert "hidden from this user" in hidden[2]
+    assert "unknown program" in (await _recognise(Listener("127.0.0.1", 1, 7, "strange")))[2]
 
 
 async def test_listeners_are_read_as_another_user_may(tmp_path: Path) -> None:

@@ -130,12 +130,13 @@ async def _recognise(listener: Listener) -> tuple[Kind | None, Heard | None, str
     unknown = not listener.program or bool(listener.image and named is None)
     guessed = next((kind for kind in KINDS if unknown and listener.port in kind.ports), None)
     kind = named or guessed
+    hidden = "its process is hidden from this user; run discover as its user, or as root"
     if kind is None:
-        return None, None, "an unknown program; describe it with: operator subjects init"
+        unnamed = "an unknown program; describe it with: operator subjects init"
+        return None, None, unnamed if listener.program else hidden
     if not kind.asks:
         # A name tells enough; a usual port alone does not.
-        why = "its process is hidden from this user; run discover as its user, or as root"
-        return (kind, None, "") if named else (None, None, why)
+        return (kind, None, "") if named else (None, None, hidden)
     if listener.port in TLS_PORTS and kind.asks == "http":
         step = "it uses TLS; describe it with: operator subjects init, and access: {tls: true}"
         return None, None, step
