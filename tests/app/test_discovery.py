@@ -20,6 +20,7 @@ from operator_sre.app.discovery import (
     Discovery,
     LeftOut,
     Proposal,
+    WrittenSubjects,
     discover,
     handshake,
     write_subjects,
@@ -109,7 +110,7 @@ async def test_real_servers_are_found_written_and_watched_and_then_proposed_no_m
         assert list(tmp_path.glob("*.toml")) == [], "it only looked"
 
         with home_in(tmp_path) as app:
-            written = write_subjects(app.config, found.proposals, folder=tmp_path)
+            written: WrittenSubjects = write_subjects(app.config, found.proposals, folder=tmp_path)
         assert set(written.subjects) == {shop.name, locked.name}
         assert tomllib.loads(Path(written.config).read_text())["mode"] == "observe"
         again = await _found(tmp_path, web, cache)
