@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from operator_sre.models.tokens import estimate_tokens
 
 from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.health import Health, Severity
@@ -18,6 +17,7 @@ from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.offers import near_targets, offers, possible_causes
 from operator_sre.models.prompt import conversation
+from operator_sre.models.tokens import estimate_tokens
 from tests.app.home import opened
 from tests.contract.clock import NOON
 
