@@ -13,6 +13,7 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r"\b[0-9a-f]{12}\b")
 # What differs from run to run, from the most particular to the least.
 _MASKS = (
+    (re.compile(r"\bprocess \d+ on \S+ since \d\d-\d\d \d\d:\d\d"), "process WHO"),
     (re.compile(r"\bhead [0-9a-f]{16}\b"), "head HASH"),
     (re.compile(r"\brun-[0-9a-f]{10}\b"), "run-ID"),
     (_ID, "ID"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre import __version__
+from operator_sre.release import describe_version
 from tests.e2e.census import is_alive, processes_of
 from tests.e2e.home import Home, Json, run_operator
 from tests.e2e.waiting import eventually
@@ -245,7 +245,7 @@ def test_gate_check_answers_lines_one_by_one(tmp_path: Path) -> None:
 
 
 def test_version_and_help_need_no_home(warm: Warm, tmp_path: Path) -> None:
-    assert run_operator("--version", cwd=tmp_path).out == f"operator {__version__}\n"
+    assert run_operator("--version", cwd=tmp_path).out == f"operator {describe_version()}\n"
     environ = {**os.environ, "OPERATOR_HOME": "/dev/null/x"}
     helped = warm.run("--help", cwd=tmp_path, environ=environ)
     assert helped.code == 0

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from operator_protocols.domain.action import Action
+from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_sre.gate import Policy, Profile
@@ -50,6 +51,9 @@ SPEC_CHANGES: dict[str, list[object]] = {
     "settle_s": [1.0],
     "ends": [("process_dead",)],
     "plans": [("node_down",)],
+    "exclusive": [True],
+    "on": [("node",)],
+    "requires": [(Precondition("has_data", "It has its data.", "data_present", equals=True),)],
 }
 
 

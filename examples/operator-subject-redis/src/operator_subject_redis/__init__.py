@@ -18,4 +18,5 @@ plugin = Plugin(
     faults=FAULTS,
     tools=redis_tools,
     notes=KNOWLEDGE.notes,
+    requires=KNOWLEDGE.requires,
 )

@@ -30,11 +30,13 @@ __all__ = [
 CAUSE_KEYS = ("says", "on", "prior", "shows", "words", "log", "remedies")
 # Causes that an agent knows for every subject. A test compares them with the reasoner's.
 SHARED = (
-    *("alert_unconfirmed", "certificate_rejected", "clock_off", "credential_refused", "cut_off"),
-    *("dependency_unreachable", "disk_full", "files_used_up", "listens_elsewhere", "log_long"),
-    *("majority_gone", "memory_used_up", "not_listening", "overloaded", "port_occupied"),
-    *("process_dead", "process_hung", "process_paused", "process_starting", "settings_differ"),
-    *("start_fails", "way_slow", "wrong_answer"),
+    *("alert_unconfirmed", "certificate_rejected", "clock_off", "configuration_rejected"),
+    *("credential_refused", "cut_off", "data_missing", "data_unusable", "dependency_unreachable"),
+    *("disk_full", "files_denied", "files_used_up", "limit_reached", "listens_elsewhere"),
+    *("lock_file_left", "log_long", "majority_gone", "memory_used_up", "not_listening"),
+    *("overloaded", "port_occupied", "process_dead", "process_hung", "process_paused"),
+    *("process_starting", "removed_from_cluster", "settings_differ", "start_fails", "way_slow"),
+    "wrong_answer",
     # causes.toml
     *("certificate_expired", "certificate_expiring", "certificate_name_differs"),
     *("certificate_untrusted", "connections_used_up", "content_differs", "login_rejected"),

@@ -310,6 +310,8 @@ _SENTENCES: Mapping[str, str] = {
     "server_down": "Every server answers.",
     "disk_space": "The disk of every server has free space.",
     "connections_near_limit": "Every server has free connections.",
+    "writes_rejected": "The primary accepts writes, as its clients make them.",
+    "client_errors": "Few statements and logins of clients fail.",
     "replica_detached": "Every replica receives WAL from a primary.",
     "replication_lag": "Every replica keeps up with the primary.",
     "slot_retains_wal": "No unused slot retains much WAL.",
