@@ -75,8 +75,8 @@ def test_a_setting_that_differs_since_the_failure_is_a_change() -> None:
 
 
 def test_what_fails_or_is_back_or_cannot_be_read_is_no_change() -> None:
-    well = _look(0, role="leader", last_error="", up=True, latency_ms=1)
-    ill = _look(20, role="follower", last_error="refused", up=False, latency_ms=9)
+    well = _look(0, role="leader", last_error="", hot_key="", up=True, latency_ms=1)
+    ill = _look(20, role="follower", last_error="refused", hot_key="a", up=False, latency_ms=9)
     assert [change.name for change in _changes(well, ill)] == ["role"]
     assert _changes(well, ill, _look(30, role="leader")) == ()
     assert _changes(well, _look(20)) == ()

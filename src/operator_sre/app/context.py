@@ -32,8 +32,8 @@ LOGS_MAX = 3
 CHANGES_MAX = 10
 VALUE_CHARS_MAX = 200
 OBSERVED = "observation"
-# Texts that say how something fails, not how it is configured.
-_NOT_STATE = ("error", "problem", "detail", "reason")
+# Texts that say what a check measured or how something fails, not how it is configured.
+_NOT_STATE = ("error", "problem", "detail", "reason", "_key")
 LINES_MAX = 50
 LINE_CHARS_MAX = 400
 TAIL_BYTES_MAX = 16_384
