@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import AuthorityError, UsageError
 from operator_sre.app import persons
@@ -39,6 +41,7 @@ from operator_sre.app.wiring import App
 from operator_sre.gate import LocalPermissions
 from operator_sre.gate.authority import Role
 from tests.app.home import SUBJECTS, opened
+from tests.contract.samples import approval
 
 
 def _told(app: App) -> list[str]:
@@ -72,6 +75,28 @@ def test_the_switch_overrides_a_set_mode_which_overrides_the_configured(tmp_path
             "the kill switch was turned off",
             "the mode of shop is the configured one: day",
         ]
+
+
+def test_changes_alone_are_stopped_while_checks_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS, mode="execute") as app:
+        waiting = approval("a1", at=app.clock.now())
+        asyncio.run(app.store.approvals.request(waiting))
+        stopped = asyncio.run(switch_on(app, reason="enough", changes_only=True))
+        assert stopped.pending_proposals == ("a1",)
+        assert stopped.observed == ("shop", "machine")
+        assert not switch_state(app).on
+        gate = app.controls("shop").gate
+        assert gate.policy().mode is Mode.OBSERVE
+        assert app.mode_of("machine") is Mode.OBSERVE
+        check, change = Action.shell("uptime"), Action.shell("mkdir zz")
+        by = Actor(id="ada", type="user")
+        permitted = asyncio.run(gate.permit(gate.judge(check), None, by, subject="shop"))
+        assert isinstance(permitted, Permit)
+        refused = asyncio.run(gate.permit(gate.judge(change), None, by, subject="shop"))
+        assert isinstance(refused, Result)
+        assert "observe" in refused.stderr
+        asyncio.run(reset_modes(app, [], reason="fixed"))
+        assert app.controls("shop").gate.policy().mode is Mode.EXECUTE
 
 
 def test_only_what_executes_outside_a_rig_has_to_be_confirmed(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.limits import SubjectMode
+from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.verdict import Mode
 from tests.contract.clock import HeldClock
+from tests.contract.samples import approval
 from tests.contract.stores import Home, Ports
 
 pytestmark = pytest.mark.asyncio
@@ -44,3 +46,20 @@ async def test_hostile_names_do_no_harm(ports: Ports) -> None:
     await ports.modes.set("'; DROP \x00", Mode.OBSERVE, by="\ud800", reason="\x00")
     (found,) = ports.modes.find()
     assert found.mode is Mode.OBSERVE
+
+
+async def test_a_hold_sets_all_to_observe_and_cancels_what_waits(
+    ports: Ports, clock: HeldClock
+) -> None:
+    waiting = await ports.approvals.request(approval("a1", at=clock.now()))
+    await ports.modes.set("shop", Mode.EXECUTE, by="ada", reason="")
+    cancelled = await ports.modes.hold(["shop", "bank"], by="bob", reason="enough")
+    assert list(cancelled) == [waiting.id]
+    modes = ports.modes.find()
+    assert [(mode.subject, mode.mode, mode.reason) for mode in modes] == [
+        ("bank", Mode.OBSERVE, "enough"),
+        ("shop", Mode.OBSERVE, "enough"),
+    ]
+    stored = ports.approvals.get("a1")
+    assert stored is not None
+    assert stored.state is ApprovalState.CANCELLED

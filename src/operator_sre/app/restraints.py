@@ -14,7 +14,7 @@ from operator_protocols.domain.limits import Limits, SwitchState, Usage
 from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from operator_protocols.domain.standing_rule import Scope, StandingRule
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.domain.verdict import Mode, Risk
+from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.confirmations import Asked, Crossing, Effect
 from operator_sre.app.persons import administrator, must_be_a_person, signed_in
@@ -106,7 +106,8 @@ class Stopped:
     """What the switch found and stopped.
 
     `pending_proposals` are requests that can no longer be approved, `processes` pids that
-    this command stopped itself, `tasks` tickets that an agent was working on.
+    this command stopped itself, `tasks` tickets that an agent was working on. `observed` are the
+    subjects that were set to observe instead, where only changes were stopped.
     """
 
     switch: SwitchState
@@ -117,6 +118,7 @@ class Stopped:
     tasks: tuple[int, ...]
     partly_run: tuple[PartlyRun, ...]
     took_s: float
+    observed: tuple[str, ...] = ()
 
 
 def show_modes(app: App) -> list[ModeView]:
@@ -278,8 +280,12 @@ def switch_state(app: App) -> SwitchState:
     return app.store.switch.state()
 
 
-async def switch_on(app: App, *, reason: str) -> Stopped:
-    """Permit nothing from here on and end what runs. Fine when it is on already."""
+async def switch_on(app: App, *, reason: str, changes_only: bool = False) -> Stopped:
+    """Permit nothing from here on and end what runs. Fine when it is on already.
+
+    With `changes_only` every subject is set to observe instead: pending requests are cancelled,
+    checks go on, and a change that runs ends by itself.
+    """
     # Reading a mode does not load the code that stops commands.
     from asyncio import gather
 
@@ -287,11 +293,13 @@ async def switch_on(app: App, *, reason: str) -> Stopped:
 
     must_be_a_person(app)
     started = app.clock.monotonic()
+    if changes_only:
+        return await _hold_changes(app, started, reason)
     cancelled = await app.store.switch.turn_on(by=signed_in(), reason=reason)
     running = app.store.commands.newest(CommandFilter(outcome="running"), limit=RUNNING_MAX)
     partly_run = tuple(
-        PartlyRun(workflow.seq, workflow.command, workflow.target, workflow.ticket)
-        for workflow in running
+        PartlyRun(command.seq, command.command, command.target, command.ticket)
+        for command in running
     )
     tasks = tuple(ticket.id for ticket in app.store.tickets.find(states=[TicketState.CLAIMED]))
     processes, containers = await gather(
@@ -306,6 +314,28 @@ async def switch_on(app: App, *, reason: str) -> Stopped:
         tasks=tasks,
         partly_run=partly_run,
         took_s=round(app.clock.monotonic() - started, 3),
+    )
+
+
+async def _hold_changes(app: App, started_s: float, reason: str) -> Stopped:
+    names = [*app.subjects(), *(mode.subject for mode in app.store.modes.find()), MACHINE]
+    subjects = tuple(dict.fromkeys(names))
+    cancelled = await app.store.modes.hold(subjects, by=signed_in(), reason=reason)
+    running = app.store.commands.newest(CommandFilter(outcome="running"), limit=RUNNING_MAX)
+    return Stopped(
+        switch=switch_state(app),
+        pending_proposals=tuple(cancelled),
+        processes=(),
+        docker_containers=(),
+        docker="",
+        tasks=(),
+        partly_run=tuple(
+            PartlyRun(command.seq, command.command, command.target, command.ticket)
+            for command in running
+            if command.level != Level.SAFE.value
+        ),
+        took_s=round(app.clock.monotonic() - started_s, 3),
+        observed=subjects,
     )
 
 

@@ -23,6 +23,19 @@ class ShowSwitch(Request, frozen=True):
     """No parameters."""
 
 
+class TurnOn(Request, frozen=True):
+    """Why, and whether checks go on."""
+
+    changes_only: Annotated[
+        bool,
+        Meta(
+            description="Cancel pending changes and set every subject to observe;"
+            " checks go on, and nothing that runs is killed."
+        ),
+    ] = False
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")] = ""
+
+
 class TurnSwitch(Request, frozen=True):
     """Why."""
 
@@ -47,6 +60,14 @@ class StoppedDocument:
 
 def _show_stopped(found: StoppedDocument, now: datetime) -> View:
     stopped = found.stopped
+    if stopped.observed:
+        return [
+            f"Changes are stopped, after {stopped.took_s:.2f} s. Checks go on.",
+            f"set to observe: {', '.join(stopped.observed)}",
+            f"pending requests cancelled: {len(stopped.pending_proposals)}",
+            *(f"still running: {command.seq}  {command.command}" for command in stopped.partly_run),
+            "Nothing is changed until: operator mode reset",
+        ]
     docker = stopped.docker or f"{len(stopped.docker_containers)} containers ended"
     return [
         f"The kill switch is on, after {stopped.took_s:.2f} s.",
@@ -74,13 +95,13 @@ OPERATIONS = (
     Operation(
         name="kill-switch on",
         help="Stop all running actions, cancel pending ones, and permit nothing.",
-        request=TurnSwitch,
+        request=TurnOn,
         result=StoppedDocument,
         call="operator_sre.app.restraints.switch_on",
         view=_show_stopped,
         effect=Effect.CHANGE,
         role=Role.APPROVER,
-        route=Route("POST", "/v1/kill-switch/engage", "engage_kill_switch", "SwitchRequest"),
+        route=Route("POST", "/v1/kill-switch/engage", "engage_kill_switch", "EngageRequest"),
         waiting="stopping everything",
     ),
     Operation(

@@ -159,6 +159,17 @@ class StoredModes(Repository):
         payload = {"subject": subject, "mode": mode.value, "reason": reason}
         await self._writer.append(draft_of_user(Kind.MODE_SET, payload, by))
 
+    @in_transaction
+    def hold(
+        self, transaction: Transaction, subjects: Iterable[str], *, by: str, reason: str
+    ) -> Sequence[str]:
+        """Set these to observe, and return all requests, which are cancelled with it."""
+        for subject in subjects:
+            payload = {"subject": subject, "mode": Mode.OBSERVE.value, "reason": reason}
+            transaction.append(draft_of_user(Kind.MODE_SET, payload, by))
+        why = "the kill switch stopped all changes"
+        return cancel_requests(transaction, Actor(id=by, type="user"), why)
+
     async def reset(self, subject: str, *, by: str, reason: str) -> None:
         """Return to the configured mode."""
         payload = {"subject": subject, "reason": reason}

@@ -360,6 +360,10 @@ class Modes(Protocol):
         """The configured one counts again."""
         ...
 
+    async def hold(self, subjects: Iterable[str], *, by: str, reason: str) -> Sequence[str]:
+        """Set these to observe, and return all requests, which are cancelled with it."""
+        ...
+
 
 @runtime_checkable
 class Commands(Protocol):
