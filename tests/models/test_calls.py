@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, Urgency
 from operator_protocols.domain.run import (
     Ask,
     Budget,
@@ -121,6 +121,11 @@ GOOD: dict[str, tuple[str, dict[str, Any], Call]] = {
             reasoning="r",
         ),
     ),
+    "urgent": (
+        "shell",
+        {"command": "ls", "reasoning": "r", "urgency": "when_convenient"},
+        Action("shell", {"command": "ls"}, reasoning="r", urgency=Urgency.WHEN_CONVENIENT),
+    ),
     "finish": ("finish", {"summary": "s"}, Finish("s")),
     "escalate": ("escalate", {"reason": "r"}, Escalate("r")),
 }
@@ -153,6 +158,11 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "no command": ("shell", {"reasoning": "r"}, "'command' is missing"),
     "empty command": ("shell", {"command": "  ", "reasoning": "r"}, "'command' is missing"),
     "number": ("shell", {"command": 5, "reasoning": "r"}, "'command' is missing"),
+    "urgency": (
+        "shell",
+        {"command": "ls", "reasoning": "r", "urgency": "now"},
+        "must be one of",
+    ),
     "no reason": ("shell", {"command": "ls"}, "'reasoning' is missing"),
     "place": ("shell", {"command": "ls", "reasoning": "r", "target": "x"}, "no target 'x'"),
     "no text": ("shell", {"command": "ls", "reasoning": "r", "target": {}}, "no target"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Outcome, Result, Urgency
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.verdict import Mode, Verdict
@@ -78,6 +78,7 @@ class Wanted:
     reason: str = ""
     venv: str = ""
     passes: tuple[str, ...] = ()
+    urgency: Urgency = Urgency.SOON
     call: Action | None = None
 
     @property
@@ -87,7 +88,12 @@ class Wanted:
             return self.call
         action = Action.shell(self.command, target=self.target, reasoning=self.reason)
         return replace(
-            action, cwd=self.cwd, timeout_s=self.timeout_s, venv=self.venv, passes=self.passes
+            action,
+            cwd=self.cwd,
+            timeout_s=self.timeout_s,
+            venv=self.venv,
+            passes=self.passes,
+            urgency=self.urgency,
         )
 
 

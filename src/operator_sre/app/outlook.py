@@ -170,6 +170,7 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("who", f"{who}, {origin}" if origin else who),
         ("why", action.reasoning),
         ("expects", action.expected),
+        ("urgency", action.urgency.replace("_", " ")),
         ("limits", f"{action.timeout_s:g} s, {kept} KiB kept of each stream, no input"),
         ("verdict", f"{verdict.level}, risk {verdict.risk}: {verdict.explanation}"),
         ("reads", ", ".join(verdict.reads)),

@@ -14,7 +14,14 @@ from typing import Any
 
 import msgspec
 
-from operator_protocols.domain.action import SHELL, SHELL_S, TIMEOUT_S_MAX, Action, Argument
+from operator_protocols.domain.action import (
+    SHELL,
+    SHELL_S,
+    TIMEOUT_S_MAX,
+    Action,
+    Argument,
+    Urgency,
+)
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.run import Ask, Call, Diagnose, Escalate, Finish, Misuse
 from operator_protocols.domain.tool import ToolSpec
@@ -116,6 +123,7 @@ def tool_call_of(call: Call) -> tuple[str, dict[str, Any]]:
             words: dict[str, Any] = {"command": call.command}
             words |= {"expected": call.expected} if call.expected else {}
             words |= {"timeout_s": call.timeout_s} if call.timeout_s != SHELL_S else {}
+            words |= {"urgency": call.urgency} if call.urgency is not Urgency.SOON else {}
         case Action():
             words = {str(name): value for name, value in to_json(call.arguments).items()}
         case Diagnose():
@@ -210,7 +218,7 @@ def _target(table: Mapping[str, Any], ask: Ask) -> str:
 
 
 def _shell_call(table: Mapping[str, Any], ask: Ask, thoughts: str) -> Action:
-    known = {"command", "reasoning", "target", "expected", "timeout_s"}
+    known = {"command", "reasoning", "target", "expected", "timeout_s", "urgency"}
     for name in table:
         if name not in known:
             why = f"{SHELL} takes no argument {name[:60]!r}; it takes: {sorted(known)}."
@@ -231,7 +239,16 @@ def _shell_call(table: Mapping[str, Any], ask: Ask, thoughts: str) -> Action:
         reasoning=reasoning,
         expected=expected,
         timeout_s=float(timeout_s),
+        urgency=_urgency(table),
     )
+
+
+def _urgency(table: Mapping[str, Any]) -> Urgency:
+    """How soon the model wants it done."""
+    named = table.get("urgency") or Urgency.SOON
+    if named not in set(Urgency):
+        raise _WrongError(f"'urgency' must be one of {', '.join(Urgency)}.")
+    return Urgency(named)
 
 
 def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, thoughts: str) -> Action:
@@ -243,7 +260,7 @@ def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, thoughts: str) 
     plain = bool | int | float | str | None
     arguments: dict[str, Argument] = {}
     for name, value in table.items():
-        if value is None or (name not in own and name in ("reasoning", "target")):
+        if value is None or (name not in own and name in ("reasoning", "target", "urgency")):
             continue
         if isinstance(value, list) and all(isinstance(item, plain) for item in value):
             value = tuple(value)
@@ -258,7 +275,8 @@ def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, thoughts: str) 
         target = given if isinstance(given, str) else ""
     else:
         target = _target(table, ask)
-    return Action(spec.name, arguments, target=target, reasoning=reasoning)
+    urgency = _urgency({} if "urgency" in own else table)
+    return Action(spec.name, arguments, target=target, reasoning=reasoning, urgency=urgency)
 
 
 def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:

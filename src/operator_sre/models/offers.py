@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX
+from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Urgency
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
@@ -169,6 +169,7 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
                 "reasoning": _REASONING,
                 "target": _target(briefing, "where it runs; default: Operator's machine"),
                 "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": TIMEOUT_S_MAX},
+                "urgency": {"enum": list(Urgency)},
             },
             ["command", "reasoning"],
         ),

@@ -98,6 +98,7 @@ def notice_of(
             if approval.action.expected:
                 lines.append(f"expects: {approval.action.expected}")
             lines.append(f"risk {approval.risk}: {approval.explanation}")
+            lines.append(f"urgency: {approval.action.urgency.replace('_', ' ')}")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
             lines.append(f"because: {payload.get('reason', 'no decision in time')}")

@@ -8,8 +8,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import assert_never
 
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Process
 
@@ -54,6 +56,19 @@ class Urgency(StrEnum):
     IMMEDIATE = "immediate"
     SOON = "soon"
     WHEN_CONVENIENT = "when_convenient"
+
+    @classmethod
+    def of(cls, severity: Severity) -> Urgency:
+        """The urgency of a repair, by the severity of what is broken."""
+        match severity:
+            case Severity.CRITICAL:
+                return cls.IMMEDIATE
+            case Severity.WARNING:
+                return cls.SOON
+            case Severity.INFO:
+                return cls.WHEN_CONVENIENT
+            case _:
+                assert_never(severity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from operator_protocols.domain.action import TIMEOUT_S_MAX, Action
+from operator_protocols.domain.action import TIMEOUT_S_MAX, Action, Urgency
 from operator_protocols.domain.token import Role, Token
 from operator_sre.app.hub import ActionResult, Agent, Hub
 from operator_sre.contract.messages import SCHEMA_VERSION
@@ -43,6 +43,7 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     target: Annotated[str, msgspec.Meta(max_length=200)] = ""
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)] = "/"
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_S_MAX)] = 120.0
+    urgency: Urgency = Urgency.SOON
 
 
 @opens(
@@ -60,7 +61,11 @@ async def propose_action(request: Request) -> Response:
     proposal = await read_body(request, ActionRequest)
     shell = Action.shell(proposal.command, target=proposal.target, reasoning=proposal.reasoning)
     action = replace(
-        shell, expected=proposal.expected, cwd=proposal.cwd, timeout_s=proposal.timeout_s
+        shell,
+        expected=proposal.expected,
+        cwd=proposal.cwd,
+        timeout_s=proposal.timeout_s,
+        urgency=proposal.urgency,
     )
     hub, agent = Hub(home_of(request)), _agent(request)
     made = await hub.request_system_action(agent, action, subject=proposal.subject)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_protocols.domain.action import Urgency
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.live import Screen
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, keep_quiet
@@ -70,6 +71,7 @@ def exec_(
             "--pass-env", help="Pass this environment variable to the command; may be repeated."
         ),
     ] = None,
+    urgency: Annotated[Urgency, typer.Option(help="Shown to approvers.")] = Urgency.SOON,
     at: Annotated[
         str,
         typer.Option(
@@ -103,6 +105,7 @@ def exec_(
         reason=reason,
         venv=str((place / venv).absolute()) if venv else "",
         passes=_check_variables(passes or []),
+        urgency=urgency,
     )
     warnings = venv_warnings(wanted.command, cwd=wanted.cwd, venv=wanted.venv, environ=os.environ)
     if dry_run:

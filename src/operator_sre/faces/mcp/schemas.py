@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from operator_protocols.domain.action import TIMEOUT_S_MAX, Result
+from operator_protocols.domain.action import TIMEOUT_S_MAX, Result, Urgency
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.ticket import Ticket
@@ -153,6 +153,9 @@ class ProposeAction(Asked, frozen=True):
     target: Annotated[str, msgspec.Meta(max_length=200, description="Which part of it.")] = ""
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] = "/"
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_S_MAX)] = 120.0
+    urgency: Annotated[
+        Urgency, msgspec.Meta(description="How soon it should be done; approvers see it.")
+    ] = Urgency.SOON
 
 
 class ActionResult(Asked, frozen=True):

@@ -128,7 +128,13 @@ async def _propose_action(asking: Asking, params: schemas.ProposeAction) -> Docu
     from operator_sre.app.hub import propose_action, proposed_action
 
     shell = Action.shell(params.command, target=params.target, reasoning=params.reasoning)
-    action = replace(shell, expected=params.expected, cwd=params.cwd, timeout_s=params.timeout_s)
+    action = replace(
+        shell,
+        expected=params.expected,
+        cwd=params.cwd,
+        timeout_s=params.timeout_s,
+        urgency=params.urgency,
+    )
     made = await propose_action(asking.home, asking.by, action, subject=params.subject)
     return result_document(await proposed_action(asking.home, asking.by, made))
 

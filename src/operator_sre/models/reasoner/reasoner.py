@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Outcome, Result, Urgency
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.proof import Proof
@@ -69,6 +69,7 @@ class Reasoner:
             reasoning=diagnosis.summary,
             expected=f"{target} answers again and its invariants hold",
             timeout_s=ACTION_S_MAX,
+            urgency=Urgency.of(case.briefing.ticket.severity),
         )
         return _answer(case, diagnosis.why, Diagnose(diagnosis), action)
 
