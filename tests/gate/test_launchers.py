@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from operator_protocols.domain.action import Action
@@ -27,6 +28,7 @@ LAUNCHERS = (
         "kustomize build",
         "pulumi preview",
     ),
+    *("elixir", "iex", "mix", "elixirc"),
     *("ansible-inventory --list", "cdk", "serverless", "nix", "rails", "pdm", "hatch", "nox"),
 )
 ASKED = ("--version", "-V", "-v", "version", "--help --version", "-q --version", "status", "")
@@ -45,6 +47,30 @@ def test_what_a_directory_holds_is_not_run_for_its_version() -> None:
         assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
 
     expect_each(calls(), is_not_safe)
+
+
+# They read settings, or load code, from the working directory before they look elsewhere.
+LOCAL = (
+    *("supervisorctl status", "supervisorctl pid all", "supervisorctl tail web"),
+    *("repmgr cluster show", "repmgr node status", "rabbitmqctl status", "rabbitmqctl list_queues"),
+    *("rabbitmq-diagnostics ping", "rabbitmq-queues quorum_status q", "rabbitmq-plugins list -e"),
+)
+FOREIGN = ("/tmp", "/srv/app", "/home/web", "/var/tmp", "/tmp/../srv", "/etc/../tmp")
+OWN = ("/", "/root", "/etc/supervisor", "/usr/share")
+
+
+def test_settings_of_the_working_directory_count_only_where_the_system_wrote_them() -> None:
+    def level_in(cwd: str, command: str) -> Level:
+        return judge(replace(Action.shell(command), cwd=cwd), POLICY, person=True).level
+
+    for command in LOCAL:
+        for cwd in FOREIGN:
+            assert level_in(cwd, command) is not Level.SAFE, (cwd, command)
+            moved = f"cd {cwd} && {command}"
+            assert level_in("/", moved) is not Level.SAFE, moved
+            assert level_in("/", f"cd {cwd}; timeout 5 {command} | head") is not Level.SAFE
+        for cwd in OWN:
+            assert level_in(cwd, command) is Level.SAFE, (cwd, command)
 
 
 def test_what_runs_nothing_of_a_directory_tells_its_version() -> None:

@@ -99,9 +99,22 @@ CHANGES = (
         "/cmd?cmd=id",
     ),
     *("/api/v1/namespaces/a/pods/b/exec?command=id", "/run/ns/pod/c?cmd=id", "/x?_method=DELETE"),
+    # databases, searches and proxies that are administered by plain GETs
+    *("/dropcaches", "/diediedie", "/commands/srst", "/commands/set_trace_mask?traceMask=1"),
+    *("/tables/shop/orders/scatter", "/set_java_loglevel?class=a", "/set_glog_level?glog=3"),
+    *("/FLUSHALL", "/DEL/a", "/HSET/a/b/c", "/RPUSH/a/b", "/SLAVEOF/10.0.0.9/6379", "/BGSAVE"),
+    *("/api/aliveness-test/%2F", "/fsck?path=/&move=1", "/setattribute?objectname=x"),
+    *("/solr/a/select?q=x&wt=velocity&v.template=custom", "/solr/a/select?stream.url=http://db/x"),
+    *("/computer/n/launchSlaveAgent", "/git/notifyCommit?url=x", "/job/x/doWipeOutWorkspace"),
+    *("/job/x/polling", "/httpAuth/action.html?add2Queue=b1", "/unsubscribe?id=1", "/wp-cron.php"),
+    *("/cgi-bin/cmd.cgi?cmd_typ=29&cmd_mod=2", "/cm?cmnd=Power%20off", "/relay/0?turn=on"),
     *("/cluster/failover", "/api/jobs/3/retry", "/scheduler/pause", "/api/feature/enable?name=x"),
 )
 SECRETS = (
+    *("/consumers/a/key-auth", "/consumers/a/jwt", "/key-auths", "/jwts", "/certificates/1"),
+    *("/apisix/admin/consumers", "/v1/client/fs/cat/a?path=x", "/v1/job/api", "/v1/jobs/parse"),
+    *("/v1/agent/connect/ca/leaf/web", "/api/v4/projects/1/variables", "/images/a/get"),
+    *("/conf", "/app/configuration", "/connectors/a/tasks-config", "/commands/snapshot"),
     *(
         "/v1/kv/app?recurse",
         "/v1/kv/",
@@ -208,6 +221,23 @@ def test_neither_a_change_nor_a_secret_is_asked_for_by_a_get() -> None:
     expect_each(zip(folded, strict=True), is_not_safe)
     typed = ("http -I GET localhost/solr/admin/cores action==UNLOAD", "http -I localhost/x cmd==id")
     expect_each(zip(typed, strict=True), is_not_safe)
+
+
+# Without a scheme curl guesses one from the name: `dict.` sends any line to any port.
+GUESSED = ("dict", "DICT", "imap", "ldap", "pop3", "smtp")
+
+
+def test_no_protocol_is_guessed_from_the_name_of_a_host() -> None:
+    def is_not_safe(command: str) -> None:
+        assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
+
+    forms = ("curl {}.localhost:6379/flush", "curl -s {}.a/x", "curl --url {}.db:11211/a")
+    lines = [form.format(scheme) for form in forms for scheme in GUESSED]
+    pinned = "curl --resolve {0}.a:6379:127.0.0.1 {0}.a:6379/x"
+    lines += [pinned.format(scheme) for scheme in GUESSED]
+    expect_each(zip(lines, strict=True), is_not_safe)
+    named = "curl http://dict.example.org/word"
+    assert judge(Action.shell(named), POLICY, person=True).level is Level.SAFE
 
 
 LOOKS = (

@@ -183,3 +183,58 @@ def abbreviations() -> Iterator[tuple[str]]:
 def test_no_abbreviation_of_an_option_that_acts_is_safe() -> None:
     whole = ("git log --text",)  # an option of its own
     expect_each((one for one in abbreviations() if one != whole), expect_review)
+
+
+# Options with a free value, one of each kind of tool, and options that act or are unknown.
+VALUED = (
+    *("systemctl list-units {} {}", "-t", "-n", "--state"),
+    *("journalctl {} {}", "-u", "--since", "-t"),
+    *("lslogins {} {}", "-o", "--output"),
+    *("kubectl get pods {} {}", "-n", "-l", "--field-selector"),
+    *("docker ps {} {}", "-f", "--format"),
+    *("lsns {} {}", "-o", "-t"),
+)
+ACTS = ("--rotate", "--btmp-file=x", "-K", "--kill", "-o", "--output=/etc/x", "--kubeconfig=x")
+
+
+def swallowed() -> Iterator[tuple[str]]:
+    form = ""
+    for word in VALUED:
+        if "{}" in word:
+            form = word
+        else:
+            for act in ACTS:
+                yield (form.format(word, act),)
+
+
+def test_a_value_that_looks_like_an_option_may_be_one() -> None:
+    """Some versions of a tool know no value there, or only one in the same word."""
+    expect_each(swallowed(), expect_review)
+    usual = ("journalctl -b -1 -n 5", "tail -n -5 x", "git log -n -1", "cut -d - -f 1 x")
+    more = ("ps aux --sort -rss", "head -c -20 x", "kubectl logs x --since 5m", "grep -e -v x")
+    expect_each(zip((*usual, *more), strict=True), expect_safe)
+
+
+# A script opens these by the rules of its language: as programs, as options, as several lines.
+SCRIPTS = ("mysqldumpslow {}", "mysqldumpslow -s t {}", "mariadb-dumpslow -a {}", "ar t {}")
+NAMES = (
+    "'id |'",
+    "'|id'",
+    "'id|'",
+    '"id |"',
+    "'> x'",
+    "'>x'",
+    "'<x'",
+    "'a b'",
+    "'$(id)'",
+    "'x;id'",
+)
+
+
+def test_a_name_that_a_script_would_run_is_no_file() -> None:
+    expect_each(((form.format(name),) for form, name in product(SCRIPTS, NAMES)), expect_review)
+    expect_each(
+        ((form.format("@x"),) for form in ("ar t {}", "ar tv {}", "ar t a {}")), expect_review
+    )
+    plain = ("mysqldumpslow /var/log/mysql/slow.log", "ar t libx.a x.o")
+    expect_each(zip(plain, strict=True), expect_safe)

@@ -22,7 +22,8 @@ first operand (`anywhere: true`: or behind it; `leads: true`: as the first word 
 those of which a later one takes the place of an earlier one; `old: true` reads a first word
 without a dash as options, as tar does. An option with two values is `--arg:text,text`; `here*` is a
 tree that is the working directory where none is named. `server` is whom it asks in public, and
-`asks: {-o: HOST}` whom it asks with an option only.
+`asks: {-o: HOST}` whom it asks with an option only. `local: true` is a tool that takes settings or
+code from the working directory.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ FOLDER = Path(__file__).parent
 _KEYS = {
     *("also", "options", "operands", "given", "commands", "changes", "needs", "words", "style"),
     *("about", "reveals", "network", "server", "asks", "follows", "star", "loose", "sends", "safe"),
-    *("not", "modes", "anywhere", "leads", "old"),
+    *("not", "modes", "anywhere", "leads", "old", "local"),
 }
-_SIGNS = ("network", "star", "loose", "sends", "anywhere", "leads", "old")
+_SIGNS = ("network", "star", "loose", "sends", "anywhere", "leads", "old", "local")
 _KINDS = KINDS.keys() | {"command", "line"}
 _LONG = re.compile(r"(--?[^=\[:]+)(?:(\[[=:](.+)\])|[=:](.+))?")
 Table = Mapping[str, Any]

@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 
 from operator_sre.gate.grammar.kinds import check
 from operator_sre.gate.grammar.languages import WORD_LANGUAGES, find_commands
+from operator_sre.gate.grammar.paths import resolve_path
+from operator_sre.gate.grammar.patterns import re
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import ASSIGNMENT, parse
 from operator_sre.gate.grammar.tables import Tool
@@ -21,6 +23,8 @@ _SETTING = frozenset({"env", "sudo", "doas"})
 _SAYING = frozenset({"echo", "printf", "basename", "dirname"})
 _TELLING = frozenset({"--version", "--help", "-V"})
 _COMMANDS = frozenset({"command", "line", "command+"})
+# They show what is known of a file, and nothing that is in it.
+_NAMING = frozenset({"basename", "dirname", "du", "ls", "readlink", "realpath", "stat", "wc"})
 _FIND_ACTS = (
     *("-delete", "-exec", "-execdir", "-ok", "-okdir"),
     *("-fls", "-fprint", "-fprint0", "-fprintf"),
@@ -28,6 +32,11 @@ _FIND_ACTS = (
 _PS_TAKERS = frozenset("oOkpqtU")
 _PS_VALUED = frozenset("poOCtugGUsq")
 _UNKNOWN = "Some of its arguments are not known until it runs."
+# Folders that only the system itself fills.
+_SYSTEM = re.compile(r"/|/root|/var|/(?:etc|usr)(?:/.*)?")
+# Values of these kinds may be anything; some versions of a tool know no value there.
+_LOOSE = frozenset({"text", "name", "setting", "blind"})
+_OPTION = re.compile(r"--?[A-Za-z]")
 # What compares two words in `test`: next to one of these, a word is no operator itself.
 _COMPARES = frozenset(
     {"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
@@ -91,7 +100,7 @@ def _in_language(tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         return reason
     # Commands that find runs are checked like any other.
     commands = find_commands(texts)
-    if commands:
+    if any(argv[0] not in _NAMING for argv in commands):
         places = [word for word in words if word.text not in ("-H", "-L", "-P")]
         first = next((n for n, place in enumerate(places) if place.text[:1] in "-(!"), len(places))
         for word in places[:first] or [Word(".")]:
@@ -287,6 +296,8 @@ class _Fitting:
             self._at += 1
             if value.splits and not value.bland:
                 return _UNKNOWN
+            if each in _LOOSE and not self._tool.star and _OPTION.match(value.text):
+                return f"The value of {option} looks like an option of its own."
             if reason := self._check(each, value) or self._check_several(value):
                 return reason
         return ""
@@ -385,6 +396,10 @@ class _Fitting:
         if len(modes) > 1:
             return f"Of {' and '.join(sorted(modes))}, {self._name} obeys only the last one."
         tools = (tool, *reversed(self._above))
+        if any(tool.local for tool in tools) and not _SYSTEM.fullmatch(
+            resolve_path(scene.cwd, "/")
+        ):
+            return f"!{self._name} may run code of the working directory; call it in / instead."
         if not any(tool.network for tool in tools):
             return ""
         if any("*" in tool.follows or not seen.isdisjoint(tool.follows) for tool in tools):

@@ -44,6 +44,8 @@ _URL = re.compile(
     r"(?:(https?|telnet)://)?((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.*-]+)(?::[A-Za-z0-9_]+)?)"
     r"(/[^\s?{}\[\]]*+)?(?:\?\S*+)?"
 )
+# Without a scheme, curl takes these for names of a protocol, in which a path may be any command.
+_GUESSED = re.compile(r"(?i)(?:dict|imap|ldap|pop3|smtp)\.")
 # Servers of clouds that give credentials to any client, beside the link-local addresses.
 _METADATA = re.compile(
     r"metadata(?:\..*)?|instance-data(?:\..*)?|169\.254\..*|kubernetes\.default.*"
@@ -53,6 +55,7 @@ _ADDRESS = re.compile(r"[0-9a-fx.:]*[0-9][0-9a-fx.:]*")
 _PUBLIC_REGISTRY = "docker.io"
 _PARAMETER = re.compile(r"[\w.\[\]-]+")
 _FETCHED = re.compile(r"(?i)https?://")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.:/+-]*")
 _INTERFACE = re.compile(r"(?:if!)?[a-z][a-z0-9-]{0,14}(?:[.:]\d{1,4})?|\d{1,9}")
 _BLANKS = re.compile(r"[\s()]+")
 # The network protocols and ports that lsof shows, and the host between them.
@@ -205,6 +208,14 @@ def _file(word: Word, scene: Scene) -> str:
     return _plain_path(word) or scene.read(word)
 
 
+@_kind("named")
+def _named(word: Word, scene: Scene) -> str:
+    """A file for a script to which other signs in its name are a program or options."""
+    if word.opaque or not _FILE_NAME.fullmatch(word.text):
+        return f"{_quote(word)} is not a plain name of a file."
+    return _file(word, scene)
+
+
 @_kind("tree", "here")
 def _tree(word: Word, scene: Scene) -> str:
     """A directory whose files are shown, with all below it."""
@@ -302,6 +313,8 @@ def _url(word: Word, scene: Scene) -> str:
     if parsed is None:
         return f"{_quote(word)} is not a known read-only address."
     host = parsed[2]
+    if not parsed[1] and _GUESSED.match(host):
+        return f"curl guesses from {host[:60]!r} what to speak; begin the address with http://."
     if _hands_out_credentials(host):
         scene.network.append(host)
         scene.sensitive.append(word.text)

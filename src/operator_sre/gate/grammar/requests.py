@@ -27,9 +27,9 @@ _VERBS = frozenset(
     publish purge quiesce quiet quit quitquitquit rebalance rebuild reboot recover refresh register
     reinitialize reject reload remove rename reopen reprocess requeue rerun reset restart restore
     resume retry revert revoke rollback rotate schedule scram seal shutdown shutdownnow silence
-    split stop stopall submit suspend switchover terminate trigger truncate unban undeploy undo
-    unfreeze uninstall unload unlock unmute unregister unschedule unseal update upgrade upload
-    vacuum wipe write
+    split stop stopall submit subscribe suspend switchover terminate trigger truncate unban undeploy
+    undo unfreeze uninstall unload unlock unmute unregister unschedule unseal unsubscribe update
+    upgrade upload vacuum wipe write
     """.split()  # noqa: SIM905
 )
 # The same for a whole part of a path; elsewhere they are nouns.
@@ -40,12 +40,20 @@ _WHOLE = _VERBS | frozenset(
     start startall switch swap up warn pass sync offline online toggleoffline quietdown
     cancelquietdown saferestart safeexit configsubmit dodelete runscript createitem doupload
     setlevel loglevel updatedb replication fetchindex splitshard
+    aliveness-test diediedie dropcaches notifycommit polling scatter setattribute srst
+    cron.php wp-cron.php
+    append bgrewriteaof bgsave decr decrby del flushall flushdb getdel getset hdel hmset hset incr
+    incrby lpop lpush lset ltrim mset persist pexpire replicaof rpop rpush sadd setex setnx slaveof
+    spop srem zadd zrem
     """.split()  # noqa: SIM905
 )
 # Names of parameters that are verbs; a `start` or a `refresh` there is a time.
 _ORDERS = (_VERBS - {"refresh", "schedule", "split", "expire", "retry"}) | frozenset(
-    {"add", "commit", "down", "eval", "load", "run", "save", "script", "set", "up"}
+    {"add", "commit", "down", "eval", "load", "move", "run", "save", "script", "set", "up"}
+    | {"add2queue", "stream.file", "stream.url", "v.template"}
 )
+# Those change something where more words follow, as in `set_log_level` and `doDelete`.
+_LEADING = _VERBS | frozenset({"do", "launch", "notify", "set", "toggle"})
 # Behind a verb these make it the name of something.
 _NOUNS = frozenset(
     """
@@ -56,8 +64,8 @@ _NOUNS = frozenset(
 # Parameters that tell what is done, and what only looks.
 _ACTS = frozenset(
     """
-    action actions cmd command commands do exec execute function fn job_action method _method op
-    operation perform qt task verb wt_action x-http-method-override
+    action actions cmd cmd_typ cmnd command commands do exec execute function fn job_action method
+    _method op operation perform power qt task turn verb wt_action x-http-method-override
     """.split()  # noqa: SIM905
 )
 _LOOKS = frozenset(
@@ -82,14 +90,14 @@ _SECRET_PARTS = frozenset(
     """
     actuator-env apikeys api-keys auth-keys configprops credential credentials creds cubbyhole
     definitions dump env envfrom environment env-vars.html heapdump httptrace httpexchanges
-    id_rsa jolokia keyring keys latest-meta-data logfile oauth2 passwd password passwords phpinfo
-    phpinfo.php private rawdata rawkeys scriptler secret secrets sessions server-info systeminfo
-    threaddump token tokens trace unlockkey userdata user-data users usersecrets vminfo
+    id_rsa jolokia keyring keys latest-meta-data logfile oauth2 passwd password passwords info.php
+    phpinfo phpinfo.php private rawdata rawkeys scriptler secret secrets sessions server-info
+    systeminfo threaddump token tokens trace unlockkey userdata user-data users usersecrets vminfo
     """.split()  # noqa: SIM905
 )
 _SECRET_PATHS = re.compile(
     r"/v1/(?:kv|acl|secret|auth|identity|transit|database|vars?|snapshot|agent/(?:self"
-    r"|token))(?:/|$)"
+    r"|token|connect)|client/fs|jobs/parse|job/[^/]+(?:/versions)?$)(?:/|$)"
     r"|/v1/sys/(?!(?:health|seal-status|leader|ha-status|init|host-info|version-history|metrics)$)"
     r"|/v2/keys(?:/|$)|/v3(?:alpha|beta)?/(?:kv|auth)(?:/|$)"
     r"|/api/v1/(?:connections|variables)(?:/|$)"
@@ -97,7 +105,10 @@ _SECRET_PATHS = re.compile(
     r"|/_(?:security|plugins/_security|opendistro/_security|xpack/security|searchguard"
     r"|scripts)(?:/|$)"
     r"|/connectors/[^/]+(?:/(?:config|tasks))?$"
-    r"|/(?:config|config\.xml|config\.json|configz|config_dump)$"
+    r"|/(?:conf|config|config\.xml|config\.json|configz|config_dump|configuration|tasks-config)$"
+    r"|/commands/(?:snapshot|restore)$|/images/(?:[^/]+/)?get$|/(?:key|basic|hmac)-auths?(?:/|$)"
+    r"|/consumers/[^/]+/(?:jwt|oauth2)(?:/|$)|^/(?:jwts|certificates)(?:/|$)|^/apisix/admin(?:/|$)"
+    r"|/api/v4/(?:.*/variables|application/settings)(?:/|$)"
     r"|/manager/(?:text|html|jmxproxy)(?:/(?!list$|serverinfo$)|$)|/host-manager(?:/|$)"
     r"|/api/v1/admin(?:/|$)"
     r"|/api/(?:datasources|admin|snapshots|org/users|parameters|policies)(?:/|$)"
@@ -154,7 +165,9 @@ def _harm_of(url: str) -> str:
     for part in parts:
         # `quietDown` and `safe-restart` are words as well.
         words = _WORDS.findall(re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", part).lower())
-        if words and words[-1] not in _NOUNS and not _VERBS.isdisjoint((words[0], words[-1])):
+        if not words or words[-1] in _NOUNS:
+            continue
+        if words[-1] in _VERBS or (len(words) > 1 and words[0] in _LEADING):
             return _CHANGES.format(part[:60])
     for parameter in (*query.replace(";", "&").split("&"), *more.split("&")):
         name, _, value = parameter.partition("=")

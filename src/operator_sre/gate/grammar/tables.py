@@ -29,6 +29,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     `changes` explains well known sub-commands and options that are not read-only; `reveals` what it
     shows that is secret. `server` is whom it asks in public, `asks` whom because of an option;
     `follows` are the options with which it goes on to where an answer leads, `*` for always.
+    `local`: it takes settings or code from the working directory, which must be the system's then.
     """
 
     options: dict[str, str] = {}
@@ -52,6 +53,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     anywhere: bool = False
     leads: bool = False
     old: bool = False
+    local: bool = False
 
 
 class Tables:

@@ -41,7 +41,7 @@ def test_fields_are_harmless(text: str) -> None:
 @pytest.mark.parametrize("text", SECRET)
 def test_an_environment_may_be_secret(text: str) -> None:
     assert (go_template(text) or "").startswith("?")
-    assert (inspect_template(text) or "").startswith("?")
+    assert (inspect_template(f"{{{{{text}}}}}") or "").startswith("?")
 
 
 @pytest.mark.parametrize("text", ["{{json .}}", "{{.}}", "{{$}}", "{{range .}}x{{end}}", ""])
@@ -57,6 +57,10 @@ def test_control_characters_are_not_understood(text: str) -> None:
 
 def test_an_escape_hides_a_name() -> None:
     assert go_template('{{index .HostConfig "\\x45nv"}}') is not None
+
+
+def test_a_text_without_an_action_prints_only_itself() -> None:
+    assert inspect_template(r"\{\{json .Config\}\}") is None
 
 
 def test_one_field_of_a_container_is_harmless() -> None:

@@ -31,6 +31,8 @@ def go_template(text: str) -> str | None:
 def inspect_template(text: str) -> str | None:
     """The same for the whole description of a container, which itself holds an environment."""
     reason = go_template(text)
+    if text and "{{" not in text and (reason or "?")[0] == "?":
+        return None  # without an action it prints nothing but itself
     if reason is None and (not text or _WHOLE.search(text)):
         return "?The whole description holds the environment, which may hold secrets."
     return reason
