@@ -160,6 +160,10 @@ _ENDS = (
 
 def offers(briefing: Briefing) -> tuple[Offer, ...]:
     """Every tool a model may call: the shell, the typed tools, and the ways to end a run."""
+    names = [target.name for target in briefing.targets]
+    where = _text("where it runs; default: Operator's machine")
+    # A schema is not a marked block, so it may contain only plain names.
+    plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
     shell = Offer(
         SHELL,
         "Run one command line in a new shell, if the gate permits it.",
@@ -167,7 +171,7 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
             {
                 "command": _text("one command line that terminates"),
                 "reasoning": _REASONING,
-                "target": _target(briefing, "where it runs; default: Operator's machine"),
+                "target": {**where, "enum": names} if plain else where,
                 "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": TIMEOUT_S_MAX},
                 "urgency": {"enum": list(Urgency)},
             },
@@ -251,14 +255,6 @@ def _works_here(spec: ToolSpec, briefing: Briefing) -> bool:
         away = any(target.runs_at for target in briefing.targets)
         return away or Path("/run/systemd/system").is_dir()
     return True
-
-
-def _target(briefing: Briefing, sentence: str) -> Schema:
-    names = [target.name for target in briefing.targets]
-    schema = _text(sentence)
-    # A schema is not a marked block, so it may contain only plain names.
-    plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
-    return {**schema, "enum": names} if plain else schema
 
 
 def _parameter(parameter: Parameter) -> Schema:

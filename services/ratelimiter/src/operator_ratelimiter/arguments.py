@@ -29,32 +29,6 @@ _STORE_TIMEOUT_S_MAX = 0.9
 
 def parse_settings(argv: Sequence[str] | None) -> Settings:
     """Read the command line; exits with a message when it makes no sense."""
-    parser = _build_parser()
-    options = vars(parser.parse_args(argv))
-    config_file: Path | None = options.get("config_file")
-    if config_file is not None:
-        # As if it stood first on the command line, so that the same checks apply.
-        messages = [
-            word
-            for name, value in read_configuration(config_file).items()
-            for word in (f"--{name.replace('_', '-')}", str(value))
-        ]
-        options = vars(parser.parse_args([*messages, *(sys.argv[1:] if argv is None else argv)]))
-    options["sentinels"] = tuple(options["sentinels"])
-    if options["registry_ttl_s"] <= options["heartbeat_s"]:
-        parser.error("--registry-ttl-s must be greater than --heartbeat-s")
-    password_file: Path | None = options.pop("store_password_file", None)
-    if password_file is not None:
-        try:
-            options["store_password"] = password_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            place = str(password_file)
-            raise SystemExit(f"cannot read the store's password from {place!r}: {error}") from error
-    options["on_store_loss"] = OnStoreLoss(options["on_store_loss"])
-    return Settings(**options)
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m operator_ratelimiter",
         description="Run one node of the rate limiter.",
@@ -93,7 +67,28 @@ def _build_parser() -> argparse.ArgumentParser:
     defaults = {field.name: field.default for field in fields(Settings)}
     parser.set_defaults(**{k: v for k, v in defaults.items() if v is not MISSING})
     parser.set_defaults(sentinels=[])
-    return parser
+    options = vars(parser.parse_args(argv))
+    config_file: Path | None = options.get("config_file")
+    if config_file is not None:
+        # As if it stood first on the command line, so that the same checks apply.
+        messages = [
+            word
+            for name, value in read_configuration(config_file).items()
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
+        options = vars(parser.parse_args([*messages, *(sys.argv[1:] if argv is None else argv)]))
+    options["sentinels"] = tuple(options["sentinels"])
+    if options["registry_ttl_s"] <= options["heartbeat_s"]:
+        parser.error("--registry-ttl-s must be greater than --heartbeat-s")
+    password_file: Path | None = options.pop("store_password_file", None)
+    if password_file is not None:
+        try:
+            options["store_password"] = password_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            place = str(password_file)
+            raise SystemExit(f"cannot read the store's password from {place!r}: {error}") from error
+    options["on_store_loss"] = OnStoreLoss(options["on_store_loss"])
+    return Settings(**options)
 
 
 def _store_url(text: str) -> str:

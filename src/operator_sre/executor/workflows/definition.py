@@ -168,10 +168,13 @@ class _Reader:
             action = Action.program(words)
         else:
             action = Action(self._text(table, place, "tool"), self._arguments(table, place))
+        cwd = self._text(table, place, "cwd") or "/"
+        if not PurePosixPath(cwd).is_absolute():
+            self._wrong(f"{place}.cwd", "must be an absolute path")
         action = replace(
             action,
             target=self._text(table, place, "target"),
-            cwd=self._cwd(table, place),
+            cwd=cwd,
             timeout_s=self._timeout(table, place, action),
             venv=self._text(table, place, "venv"),
             reasoning=self._text(table, place, "reason"),
@@ -245,12 +248,6 @@ class _Reader:
             return float(str(value))
         self._wrong(f"{place}.timeout_s", f"must be a number of seconds, at most {TIMEOUT_S_MAX:g}")
         return SHELL_S
-
-    def _cwd(self, table: Mapping[str, object], place: str) -> str:
-        cwd = self._text(table, place, "cwd") or "/"
-        if not PurePosixPath(cwd).is_absolute():
-            self._wrong(f"{place}.cwd", "must be an absolute path")
-        return cwd
 
     def _urgency(self, table: Mapping[str, object], place: str) -> Urgency:
         urgency = self._text(table, place, "urgency") or Urgency.SOON.value

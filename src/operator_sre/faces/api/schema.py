@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -77,17 +76,6 @@ def document_of(app: FastAPI) -> dict[str, Any]:
                     answered["headers"] = _RETRY
                 if code == "401":
                     answered["headers"] = _CHALLENGE
-    schemas = _schemas(wanted)
-    document["components"] = {
-        "schemas": schemas,
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-    }
-    document["security"] = [{"token": []}]
-    assert len(routes) <= sum(len(path) for path in document["paths"].values())
-    return document
-
-
-def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
     known = {
         name: getattr(module, name)
         for module in _MODULES
@@ -107,4 +95,11 @@ def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
         # An answer always says its version; a request may.
         if not schema.get("title", "").endswith("Request"):
             schema["required"] = [*schema.get("required", []), "schema_version"]
-    return dict(sorted(components.items()))
+    schemas = dict(sorted(components.items()))
+    document["components"] = {
+        "schemas": schemas,
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
+    document["security"] = [{"token": []}]
+    assert len(routes) <= sum(len(path) for path in document["paths"].values())
+    return document

@@ -183,7 +183,16 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
     if is_part(request):
         text = f"{words} {next_step}".strip()
         return Response(status_code=status, headers={**_toast(text, bad=True)})
-    facts = {"words": words, "next_step": next_step, "status": status, "back": _came_from(request)}
+    # The page of ours whose form was sent; "" where the browser does not say.
+    referer, host = request.headers.get("referer", ""), request.headers.get("host", "")
+    scheme, _, rest = referer.partition("://")
+    ours = request.method == "POST" and scheme in ("http", "https") and rest.startswith(f"{host}/")
+    facts = {
+        "words": words,
+        "next_step": next_step,
+        "status": status,
+        "back": path_within(rest.removeprefix(host)) if ours else "",
+    }
     title = _TITLES.get(status, "Internal error")
     session: Session | None = request.scope.get("session")
     if session is not None:
@@ -198,14 +207,6 @@ async def problem_of(request: Request, error: OperatorError) -> Response:
     """An error of the app, as a page."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 503)
     return await problem(request, status, error.message, error.next_step)
-
-
-def _came_from(request: Request) -> str:
-    """The page of ours whose form was sent; "" where the browser does not say."""
-    referer, host = request.headers.get("referer", ""), request.headers.get("host", "")
-    scheme, _, rest = referer.partition("://")
-    ours = request.method == "POST" and scheme in ("http", "https") and rest.startswith(f"{host}/")
-    return path_within(rest.removeprefix(host)) if ours else ""
 
 
 def _toast(words: str, *, bad: bool) -> dict[str, str]:

@@ -355,12 +355,9 @@ async def stream(request: Request) -> Response:
     """What happens from now on, or behind an entry."""
     hub = hub_of(request)
     await hub.look()
-    viewer = hub.join(session_of(request), _after(request))
+    last = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+    viewer = hub.join(session_of(request), after)
     if viewer is None:
         return Response("Too many pages are open.\n", 429, {"retry-after": "30"})
     return _Stream(hub, viewer)
-
-
-def _after(request: Request) -> int | None:
-    last = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
-    return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None

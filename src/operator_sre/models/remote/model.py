@@ -142,7 +142,20 @@ class RemoteModel:
             if answer is not None:
                 return answer
             self._mode = "json"  # remembered: the endpoint is not asked for tools again
-        return await self._answer_by_json(ask)
+        # An answer with its calls as JSON in a text.
+        line = await self._connect()
+        given, seconds_max = offers(ask.briefing), ask.left.seconds_max
+        messages = action_messages(self._converse(ask, given), given, self._calls_max)
+        parameters = require_schema(given, self._calls_max) if self._schema else None
+        received = await self._request(line, messages, parameters, seconds_max=seconds_max)
+        if isinstance(received, _Failure) and self._schema and received.refuses_schema:
+            self._schema = False
+            received = await self._request(line, messages, seconds_max=seconds_max)
+        if isinstance(received, _Failure):
+            raise received.error
+        text = _join_texts(received.response)
+        inside = find_calls(text, given) or WrittenCalls(text, ())
+        return self._answer(inside.reasoning or text, inside.calls, received, ask)
 
     async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
         """Complete a plain text, as `operator models test` does."""
@@ -185,22 +198,6 @@ class RemoteModel:
         thoughts = (part.content for part in parts if isinstance(part, ThinkingPart))
         text = text or "\n".join(thought for thought in thoughts if thought)
         return self._answer(text, calls, received, ask)
-
-    async def _answer_by_json(self, ask: Ask) -> Answer:
-        """An answer with its calls as JSON in a text."""
-        line = await self._connect()
-        given, seconds_max = offers(ask.briefing), ask.left.seconds_max
-        messages = action_messages(self._converse(ask, given), given, self._calls_max)
-        parameters = require_schema(given, self._calls_max) if self._schema else None
-        received = await self._request(line, messages, parameters, seconds_max=seconds_max)
-        if isinstance(received, _Failure) and self._schema and received.refuses_schema:
-            self._schema = False
-            received = await self._request(line, messages, seconds_max=seconds_max)
-        if isinstance(received, _Failure):
-            raise received.error
-        text = _join_texts(received.response)
-        inside = find_calls(text, given) or WrittenCalls(text, ())
-        return self._answer(inside.reasoning or text, inside.calls, received, ask)
 
     def _converse(self, ask: Ask, given: Sequence[Offer]) -> Conversation:
         """The conversation, in the room that the tools and the answer leave."""

@@ -33,7 +33,13 @@ def start_readings(target: Target) -> dict[str, Value]:
     if not target.data_dir or target.runs_at:
         return {}
     try:
-        home = _find_data(data_dir_of(target))
+        # The data directory at this place or one level below it.
+        place = data_dir_of(target)
+        folders = [
+            place,
+            *(entry for entry in sorted(place.iterdir())[:ENTRIES_MAX] if entry.is_dir()),
+        ]
+        home = next((folder for folder in folders if (folder / CONTROL).is_file()), None)
         if home is None:
             return {"data_present": False}
         readings: dict[str, Value] = {
@@ -47,12 +53,6 @@ def start_readings(target: Target) -> dict[str, Value]:
     with contextlib.suppress(OSError, ValueError, struct.error):
         readings["start_wal_bytes"] = _end_of_wal(home / "pg_wal")
     return readings
-
-
-def _find_data(place: Path) -> Path | None:
-    """The data directory at this place or one level below it."""
-    folders = [place, *(entry for entry in sorted(place.iterdir())[:ENTRIES_MAX] if entry.is_dir())]
-    return next((folder for folder in folders if (folder / CONTROL).is_file()), None)
 
 
 def _end_of_wal(folder: Path) -> int:

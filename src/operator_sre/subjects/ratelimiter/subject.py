@@ -91,7 +91,15 @@ class RateLimiter(BaseSubject):
             addresses = " ".join(authority(addresses_of(target)[0]) for target in reachable)
             seen[primary] = _with(seen[primary], {"limit_nodes": addresses} if addresses else {})
         report = next((store for store in stores if store.seen.target == primary), None)
-        seen |= _see_nodes(nodes, report, common)
+        voters = sum(node.answers for node in nodes)
+        ghosts, culprits = ghosts_of(nodes, report, common)
+        found: dict[str, Seen] = {}
+        for node in nodes:
+            more = differences(node, common, voters) | alone_of(node, nodes, report)
+            if node.answers and ghosts:
+                more |= ghosts if node.seen.target in culprits else {"ghost_allowed": 0}
+            found[node.seen.target] = _with(node.seen, more)
+        seen |= found
         for name, readings in (await self._see_starts(places, stores, sentinels)).items():
             seen[name] = _with(seen[name], readings)
         seen |= {
@@ -141,20 +149,6 @@ class RateLimiter(BaseSubject):
                 for target in targets
             )
         )
-
-
-def _see_nodes(
-    nodes: Sequence[NodeReport], report: StoreReport | None, common: Mapping[str, Value]
-) -> dict[str, Seen]:
-    voters = sum(node.answers for node in nodes)
-    ghosts, culprits = ghosts_of(nodes, report, common)
-    found: dict[str, Seen] = {}
-    for node in nodes:
-        more = differences(node, common, voters) | alone_of(node, nodes, report)
-        if node.answers and ghosts:
-            more |= ghosts if node.seen.target in culprits else {"ghost_allowed": 0}
-        found[node.seen.target] = _with(node.seen, more)
-    return found
 
 
 def _see_stores(

@@ -48,11 +48,6 @@ def _check(node: str, number: int) -> str:
     return {200: "allowed", 429: "limited"}.get(status, "failed")
 
 
-def _say(counts: dict[str, int]) -> None:
-    sys.stdout.write(json.dumps(counts) + "\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
     """Send until ended."""
     parser = argparse.ArgumentParser(description="Steady traffic.")
@@ -78,7 +73,8 @@ def main() -> None:
             if time.monotonic() - last >= TOLD_EACH_S:
                 last = time.monotonic()
                 with lock:
-                    _say(counts)
+                    sys.stdout.write(json.dumps(counts) + "\n")
+                    sys.stdout.flush()
             if over.wait(_wait_s(options.shape, options.rate_per_s, time.monotonic() - started)):
                 return
 
