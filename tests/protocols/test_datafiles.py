@@ -68,8 +68,18 @@ def test_what_happened_to_the_data_shows(
 ) -> None:
     files = DataFiles(("wal/*.wal",), ("db",))
     assert files.compare("a", place, works=True) is True
+    assert files.compare("a", place, works=True) is True
     happens(place)
     assert files.compare("a", place, works=False) is intact
+
+
+def test_a_check_during_which_it_stopped_does_not_count(place: Path) -> None:
+    files = DataFiles(("wal/*.wal",), ("db",))
+    files.compare("a", place, works=True)
+    files.compare("a", place, works=True)
+    _cut(place)
+    files.compare("a", place, works=True)
+    assert files.compare("a", place, works=False) is False
 
 
 def test_what_was_never_seen_to_work_is_unknown(place: Path) -> None:

@@ -69,6 +69,7 @@ class DataFiles:
     def __init__(self, logs: Iterable[str], others: Iterable[str] = ()) -> None:
         self._logs, self._others = tuple(logs), tuple(others)
         self._marks: dict[str, Mark] = {}
+        self._latest: dict[str, Mark] = {}
 
     def are_present(self, place: Path) -> bool:
         """Whether there is a file with data at all."""
@@ -76,13 +77,20 @@ class DataFiles:
         return any(size for _, size in mark.logs.values()) or any(mark.others.values())
 
     def compare(self, name: str, place: Path | None, *, works: bool) -> bool | None:
-        """Whether the data of this server is intact; None where it was never seen to work."""
+        """Whether the data of this server is intact; None where it was not seen to work twice.
+
+        What a check saw counts once the next one finds the server working too: it may have stopped
+        during the check, and somebody may have touched its data since.
+        """
         if place is None:
             return None
         mark = mark_files(place, self._logs, self._others)
         if works:
-            self._marks[name] = mark
+            if name in self._latest:
+                self._marks[name] = self._latest[name]
+            self._latest[name] = mark
             return True
+        self._latest.pop(name, None)
         before = self._marks.get(name)
         return None if before is None else is_intact(before, mark)
 

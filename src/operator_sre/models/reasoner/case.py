@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.observation import Trouble, Violation, key_of
+from operator_protocols.domain.observation import Seen, Trouble, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target, dependencies_of
@@ -63,6 +63,7 @@ class Case:
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
     about: frozenset[str] = frozenset()
+    steps: tuple[Step, ...] = ()
 
     @property
     def broken_targets(self) -> frozenset[str]:
@@ -88,16 +89,27 @@ class Case:
 
 
 def split_case(ask: Ask, case: Case) -> list[Case]:
-    """A case for each broken target that depends on no other broken one, roots first.
+    """A case for each broken target that fails by itself, roots first.
 
-    Parts that fail independently have a cause each, and no cause explains them all. Empty where
-    there is only one such target.
+    Parts that fail independently have a cause each, and no cause explains them all. A target that
+    depends on another broken one counts only where nothing answers at it. Empty where there is only
+    one such target.
     """
     broken, targets = case.broken_targets, case.briefing.targets
-    roots = [name for name in broken if not dependencies_of(name, targets) & broken]
+    gone = {each.target for each in case.briefing.observation.seen if _is_gone(each)}
+    needs = {name: dependencies_of(name, targets) & broken for name in broken}
+    alone = [name for name in broken if not needs[name] or name in gone]
     dependants = Counter(need for each in targets for need in dependencies_of(each.name, targets))
-    roots.sort(key=lambda name: (-dependants[name], name))
-    return [case_from(ask, about=frozenset({root})) for root in roots] if len(roots) > 1 else []
+    alone.sort(key=lambda name: (len(needs[name]), -dependants[name], name))
+    return [case_from(ask, about=frozenset({name})) for name in alone] if len(alone) > 1 else []
+
+
+def _is_gone(seen: Seen) -> bool:
+    """Whether nothing listens at a target: that does not follow from what it depends on."""
+    return seen.trouble is Trouble.REFUSED or (
+        seen.readings.get("reachable") is False
+        and "refused" in {meaning(str(seen.readings.get("error", ""))), meaning(seen.problem)}
+    )
 
 
 def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
@@ -141,11 +153,15 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
-    violations = [each for each in violations if not about or each.target in about]
+    # The other broken targets have cases of their own.
+    others = {each.target for each in violations} - about if about else frozenset()
+    violations = [each for each in violations if each.target not in others]
     symptoms = _find_symptoms(briefing, violations)
     targets = [violation.target for violation in violations]
     causes = _list_causes(briefing)
-    belief = first_belief(targets, briefing.targets, causes, symptoms).without(blamed)
+    belief = first_belief(targets, briefing.targets, causes, symptoms)
+    belief = normalise({each: w for each, w in belief.weights.items() if each.target not in others})
+    belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
         belief = belief.after(WORDS, target, word)
@@ -166,6 +182,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         failed=tuple(failed),
         outputs=tuple(outputs),
         about=about,
+        steps=tuple(ask.steps),
     )
 
 

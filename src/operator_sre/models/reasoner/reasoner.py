@@ -10,7 +10,17 @@ from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import Act, Answer, Ask, Call, Diagnose, Escalate, Finish, Step
+from operator_protocols.domain.run import (
+    UNAVAILABLE,
+    Act,
+    Answer,
+    Ask,
+    Call,
+    Diagnose,
+    Escalate,
+    Finish,
+    Step,
+)
 from operator_sre.models.reasoner.belief import SURE, Belief, Suspect
 from operator_sre.models.reasoner.case import Case, case_from, split_case
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
@@ -66,7 +76,7 @@ def _decide(case: Case, remedy: Remedy | None) -> Answer:
     """The diagnosis, with its remedy or with an escalation."""
     diagnosis = diagnose(case, remedy)
     if remedy is None:
-        reason = f"{diagnosis.summary} {diagnosis.why}"
+        reason = " ".join([diagnosis.summary, diagnosis.why, *_find_refusals(case)])
         return _answer(case, reason, Diagnose(diagnosis), Escalate(reason))
     if remedy.tool == PATIENCE:
         claim = f"{diagnosis.summary} Operator waited and changed nothing."
@@ -99,10 +109,11 @@ def _repair_parts(whole: Case, parts: Sequence[Case]) -> Answer:
     if waiting:
         return _decide(*waiting[0])
     diagnoses = [diagnose(part, None) for part in parts]
+    refusals = _find_refusals(whole)
     known = [each for each in diagnoses if each.cause != UNEXPLAINED.name]
     best = max(known or diagnoses, key=lambda each: each.confidence)
     ordered = [best, *(each for each in diagnoses if each is not best)]
-    reason = " ".join(f"{each.summary} {each.why}" for each in ordered)
+    reason = " ".join([*(f"{each.summary} {each.why}" for each in ordered), *refusals])
     return _answer(whole, reason, Diagnose(best), Escalate(reason))
 
 
@@ -133,8 +144,14 @@ def _judge_change(case: Case) -> Answer | None:
 def _find_missing(step: Step | None) -> str:
     """What the action needs and does not find here; the next best remedy may be tried then."""
     result = step.result if step is not None else None
-    missing = isinstance(result, Result) and "unavailable" in result.data
+    missing = isinstance(result, Result) and UNAVAILABLE in result.data
     return result.stderr.strip() if isinstance(result, Result) and missing else ""
+
+
+def _find_refusals(case: Case) -> list[str]:
+    """Why actions must not run now, each once."""
+    texts = [_find_missing(step) for step in case.steps]
+    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _ask_next(case: Case) -> Answer | None:
