@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from operator_lab.tools import RESTART_NODE
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.run import Answer, Budget, Finish
+from operator_protocols.domain.observation import Observation, Seen, Trouble
+from operator_protocols.domain.precondition import Precondition
+from operator_protocols.domain.run import Answer, Budget, Escalate, Finish
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Risk
@@ -43,6 +46,10 @@ class _Port:
         return Result(Outcome.RAN, 0, f"127.0.0.1:1 {port}", data={"port": port})
 
 
+def _refuse(seen: Seen) -> Seen:
+    return seen if seen.readings.get("up") else replace(seen, trouble=Trouble.REFUSED)
+
+
 GONE = Cause(
     "gone",
     "it is gone",
@@ -63,10 +70,17 @@ class _Home(Workshop):
 
 
 class _Host(Plant):
-    """Parts that have ports, so that the reasoner can look at them."""
+    """Parts that have ports, so that the reasoner can look at them, and refuse connections."""
+
+    async def observe(self) -> Observation:
+        found = await super().observe()
+        return replace(found, seen=tuple(map(_refuse, found.seen)))
 
     def targets(self) -> Sequence[Target]:
-        return [replace(target, port=1) for target in super().targets()]
+        return [
+            replace(target, port=1, kind="odd" if target.name.startswith("odd") else "node")
+            for target in super().targets()
+        ]
 
 
 def _open(folder: Path, needs: Mapping[str, tuple[str, ...]]) -> Workshop:
@@ -94,6 +108,42 @@ async def test_services_that_died_together_come_back_without_a_person(
     proofs = [(each.payload["held"], each.payload["target"]) for each in one.entries(Kind.PROOF)]
     assert proofs[:-1] == [(True, f"a-{n}") for n in range(1, count)]
     assert proofs[-1] == (True, "")
+    one.close()
+
+
+async def test_a_part_without_a_known_cause_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    needs = {"a-1": (), "odd-1": (), "b-1": ("a-1",), "c-1": ("a-1", "odd-1"), "odd-2": ("c-1",)}
+    one = _open(tmp_path, needs)
+    ended = await one.carry(Budget(commands_max=12, turns_max=12, attempts_max=2))
+    assert (ended.state, one.mend.calls) == (TicketState.ESCALATED, ["a-1", "c-1", "b-1"])
+    assert ended.reason.startswith("odd-1: ")
+    one.close()
+
+
+async def test_what_must_not_be_started_does_not_hold_up_what_depends_on_it(tmp_path: Path) -> None:
+    one = _open(tmp_path, {"db-1": (), "b-1": ("db-1",), "b-2": ("db-1",), "odd-1": ("db-1",)})
+    intact = Precondition("intact", "Its data is intact", "intact", equals=True, next_step="Ask.")
+    one.mend.spec = replace(RESTART_NODE, requires=(intact,))
+    one.plant.readings = {"db-1": {"intact": False}, "b-1": {"intact": True}}
+    one.plant.readings["b-2"] = {"intact": True}
+    ended = await one.carry(Budget(commands_max=12, turns_max=12, attempts_max=2))
+    assert (ended.state, one.mend.calls) == (TicketState.ESCALATED, ["b-1", "b-2"])
+    assert "restart_node is not automatic: Its data is intact (not met" in ended.reason
+    one.close()
+
+
+async def test_what_breaks_again_after_each_repair_is_not_repaired_forever(tmp_path: Path) -> None:
+    one = Workshop(
+        tmp_path, Script(Answer("act", (DIAGNOSIS, MEND)), Answer("no", (Escalate("no"),)))
+    )
+    now = one.clock.now()
+    repaired = [now - timedelta(seconds=age_s) for age_s in (30.0, 300.0)]
+    pipeline = replace(one.pipeline(), repaired=lambda *_: repaired)
+    await pipeline.watch("shop")
+    ended = await pipeline.work(await one.claim())
+    assert (ended.state, one.mend.calls) == (TicketState.ESCALATED, [])
+    (refused,) = one.entries(Kind.REFUSED)
+    assert "Crash loop: mend(target=node-1)" in refused.payload["result"]["stderr"]
     one.close()
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
@@ -18,6 +19,7 @@ from operator_protocols.domain.observation import CheckResult, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     LATE,
+    UNAVAILABLE,
     Act,
     Answer,
     Ask,
@@ -50,6 +52,8 @@ from operator_sre.verify import Concern, Verifier
 __all__ = ["Pipeline", "Work"]
 
 PRECONDITION_POLL_S = 0.5
+# A target that was repaired so often within this time by the same action breaks again by itself.
+REPAIRS_MAX, CRASH_LOOP_S = 2, 600.0
 
 
 @dataclass(slots=True)
@@ -73,7 +77,8 @@ class Pipeline:
     """The journey of an incident. Each step is in the ledger before the next begins.
 
     `gone` returns why a subject was removed on purpose, or "". `objection` returns what contradicts
-    the last diagnosis of a run, so that no change is based on it, or "".
+    the last diagnosis of a run, so that no change is based on it, or "". `repaired` is when this
+    action has already succeeded there in other runs.
     """
 
     monitor: Monitor
@@ -90,6 +95,7 @@ class Pipeline:
     summaries: Summaries | None = None
     gone: Callable[[str], str] = lambda _: ""
     objection: Callable[[Ask], str] = lambda _: ""
+    repaired: Callable[[Ticket, Action], Sequence[datetime]] = lambda *_: ()
 
     async def watch(self, subject: str) -> CheckResult:
         """Check a subject once, file what is broken, and close what recovered by itself."""
@@ -209,6 +215,8 @@ class Pipeline:
                 return refusal
             why = why or (repeats(run.steps, verdict.action) if changes else "")
             if changes and want.action not in undos_of(run.steps):
+                if not why and (loop := self._find_crash_loop(ticket, verdict.action)):
+                    return replace(verdict.refusal(loop), data={UNAVAILABLE: "crash loop"})
                 why = why or self.objection(Ask(run.briefing, tuple(run.steps), self.budget))
             return verdict.refusal(why) if why else None
 
@@ -224,6 +232,18 @@ class Pipeline:
         if record.permit and not record.refused_by:
             await self._suspect(ticket, seq, result_texts(record.verdict.action, result))
         return result, seq
+
+    def _find_crash_loop(self, ticket: Ticket, action: Action) -> str:
+        """Why this action does not last: its target broke again soon after each of its repairs."""
+        since = self.clock.now() - timedelta(seconds=CRASH_LOOP_S)
+        times = [at for at in self.repaired(ticket, action) if at >= since]
+        if len(times) < REPAIRS_MAX:
+            return ""
+        return (
+            f"Crash loop: {action.command} already succeeded {len(times)} times within"
+            f" {CRASH_LOOP_S / 60:g} minutes, the last time at {max(times):%H:%M:%S} UTC, and its"
+            " target broke again each time. Find out from its log what ends it, and remove that."
+        )
 
     async def _await_preconditions(self, action: Action, work: Work) -> Result | None:
         """Why this action must not run now, by a fresh observation; None when it may.
@@ -247,7 +267,8 @@ class Pipeline:
         if unmet:
             work.stale = True
             why = " ".join(each.sentence for each in unmet)
-            return Result(Outcome.REFUSED, stderr=f"{action.command} is not automatic: {why}")
+            text = f"{action.command} is not automatic: {why}"
+            return Result(Outcome.REFUSED, stderr=text, data={UNAVAILABLE: "precondition"})
         if looks == 1:
             return None
         why = f"Not run: it waited for {waited_s:.0f} s until it may run. Check the state again."

@@ -18,6 +18,9 @@ __all__ = ["NO_CONCERN", "Concern", "Verifier"]
 # A fault does not spread by making its subject unobservable.
 OBSERVABLE = "observable"
 AGAIN_LOOKS = 2  # one check may just miss
+# One target of several has to hold for this part of the stable period before the next is repaired:
+# the proof of the whole ticket covers it again, for all of the period.
+TARGET_RATIO = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +220,13 @@ class Verifier:
             stable_s = well_s or 0.0
             hurt_at = (now if hurt_at is None else hurt_at) if harm else None
             hurt_s = 0.0 if hurt_at is None else now - hurt_at
-            held = well_s is not None and looks > 1 and stable_s >= stable_for_s
+            enough_s = stable_for_s
+            if target:  # what depends on it gets time to recover
+                enough_s *= 2 if view.suffers else TARGET_RATIO
+            held = well_s is not None and looks > 1 and stable_s >= enough_s
             if target and held and view.everything is Health.HEALTHY:
                 target = ""  # the rest holds as well, so all of it is to be proven
                 continue
-            if target and held and view.suffers:
-                held = stable_s >= 2 * stable_for_s  # what depends on it gets time to recover
             critical = concern.critical_of(harm, hurt_s, stable_for_s)
             # One check with another break proves little: the break may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending

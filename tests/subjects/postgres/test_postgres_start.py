@@ -98,6 +98,19 @@ REPLICA: dict[str, Value] = {"kind": "server", "role": "replica", "received_byte
         ({**DOWN, "start_wal_bytes": 200}, {"kind": "server"}, None, None),
         # A client has no role.
         ({**DOWN, "start_wal_bytes": 200}, {"kind": "client"}, False, False),
+        # Its data is that of another cluster, or of the time before the other was promoted.
+        (
+            {**DOWN, "start_wal_bytes": 200, "start_system": "1"},
+            {**REPLICA, "start_system": "2"},
+            False,
+            True,
+        ),
+        (
+            {**DOWN, "start_wal_bytes": 200, "start_timeline": 1},
+            {**REPLICA, "start_timeline": 2},
+            False,
+            True,
+        ),
         # It serves already, in the role that it would have again.
         ({**DOWN, "up": True, "role": "primary"}, REPLICA, False, False),
         ({**DOWN, "data_present": False, "starts_as": None}, REPLICA, None, None),
@@ -113,3 +126,11 @@ def test_a_start_that_harms_another_is_foreseen(
     found = first.readings
     assert found.get("start_second_writer") is second_writer
     assert found.get("start_data_older") is older
+
+
+@pytest.mark.parametrize(("reached", "older"), [(200, False), (201, True), (None, False)])
+def test_a_primary_with_less_than_it_had_is_foreseen(reached: int | None, older: bool) -> None:
+    own = Seen("primary", {**DOWN, "start_wal_bytes": 200})
+    before = {} if reached is None else {"primary": reached}
+    (alone,) = compare_starts([own], before)
+    assert alone.readings["start_data_older"] is older

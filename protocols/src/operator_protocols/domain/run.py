@@ -20,6 +20,7 @@ from operator_protocols.domain.tool import ToolSpec
 
 __all__ = [
     "LATE",
+    "UNAVAILABLE",
     "Act",
     "Answer",
     "Ask",
@@ -43,6 +44,8 @@ __all__ = [
 
 # Key in the data of a result: it did not start, because another change of the subject ran first.
 LATE = "late"
+# The same of a refusal that holds for this action now: another action may be tried.
+UNAVAILABLE = "unavailable"
 _NOTHING = Spent()
 
 

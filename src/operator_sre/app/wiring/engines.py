@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from operator_sre.engine.trials import (
@@ -16,6 +17,10 @@ from operator_sre.engine.trials import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from operator_protocols.domain.action import Action
+    from operator_protocols.domain.ticket import Ticket
     from operator_sre.app.wiring.home import App
     from operator_sre.config import Config
     from operator_sre.controls import Controls
@@ -37,6 +42,8 @@ __all__ = [
 JITTER = 0.1
 # How long an agent that is stopped waits for what it is doing.
 GRACE_S = 5.0
+# How many of the newest changes of a subject are searched for earlier repairs.
+REPAIRS_READ_MAX = 100
 
 
 def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
@@ -127,7 +134,20 @@ def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
         summaries=summaries_of(app),
         gone=app.why_gone,
         objection=objection_to,
+        repaired=partial(_times_repaired, app),
     )
+
+
+def _times_repaired(app: App, ticket: Ticket, action: Action) -> list[datetime]:
+    """When agents did the same with success in other runs on this subject."""
+    recent = app.store.commands.changes(subject=ticket.subject, limit=REPAIRS_READ_MAX)
+    return [
+        each.at
+        for each, _, _ in recent
+        if (each.command, each.target) == (action.command, action.target)
+        and each.run not in ("", ticket.run)
+        and each.succeeded
+    ]
 
 
 def trials_of(

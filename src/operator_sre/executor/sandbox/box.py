@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.category import ErrorCategory, FailureCategory
+from operator_protocols.domain.run import UNAVAILABLE
 from operator_protocols.ports import Job
 from operator_sre.executor.sandbox.egress import Egress
 
@@ -122,7 +123,7 @@ def refusal(why: str) -> Result:
         Outcome.REFUSED,
         stderr=f"{why} The script was not run.",
         category=FailureCategory.PERMISSION,
-        data={"unavailable": "sandbox"},
+        data={UNAVAILABLE: "sandbox"},
     )
 
 

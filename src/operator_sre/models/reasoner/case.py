@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.observation import Trouble, Violation, key_of
+from operator_protocols.domain.observation import Seen, Trouble, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
-from operator_protocols.domain.target import Target
+from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.belief import (
     FAILED,
     Belief,
@@ -25,7 +26,7 @@ from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
-__all__ = ["Case", "Reading", "case_from"]
+__all__ = ["Case", "Reading", "case_from", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
@@ -48,7 +49,8 @@ class Case:
 
     `before` is the belief before the last reading. `patient` are the causes and targets for which
     waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
-    and `outputs` is what they printed, read like a log.
+    and `outputs` is what they printed, read like a log. `about` are the targets whose violations
+    are explained together; empty for all of the ticket.
     """
 
     briefing: Briefing
@@ -60,6 +62,8 @@ class Case:
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
+    about: frozenset[str] = frozenset()
+    steps: tuple[Step, ...] = ()
 
     @property
     def broken_targets(self) -> frozenset[str]:
@@ -84,8 +88,32 @@ class Case:
         ]
 
 
-def case_from(ask: Ask) -> Case:
-    """The evidence of a run so far, weighed."""
+def split_case(ask: Ask, case: Case) -> list[Case]:
+    """A case for each broken target that fails by itself, roots first.
+
+    Parts that fail independently have a cause each, and no cause explains them all. A target that
+    depends on another broken one counts only where nothing answers at it. Empty where there is only
+    one such target.
+    """
+    broken, targets = case.broken_targets, case.briefing.targets
+    gone = {each.target for each in case.briefing.observation.seen if _is_gone(each)}
+    needs = {name: dependencies_of(name, targets) & broken for name in broken}
+    alone = [name for name in broken if not needs[name] or name in gone]
+    dependants = Counter(need for each in targets for need in dependencies_of(each.name, targets))
+    alone.sort(key=lambda name: (len(needs[name]), -dependants[name], name))
+    return [case_from(ask, about=frozenset({name})) for name in alone] if len(alone) > 1 else []
+
+
+def _is_gone(seen: Seen) -> bool:
+    """Whether nothing listens at a target: that does not follow from what it depends on."""
+    return seen.trouble is Trouble.REFUSED or (
+        seen.readings.get("reachable") is False
+        and "refused" in {meaning(str(seen.readings.get("error", ""))), meaning(seen.problem)}
+    )
+
+
+def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
+    """The evidence of a run so far, weighed; `about` limits what is to be explained."""
     briefing = ask.briefing
     changing = {spec.name for spec in briefing.tools if spec.changes}
     # A change makes older readings obsolete.
@@ -125,10 +153,15 @@ def case_from(ask: Ask) -> Case:
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
+    # The other broken targets have cases of their own.
+    others = {each.target for each in violations} - about if about else frozenset()
+    violations = [each for each in violations if each.target not in others]
     symptoms = _find_symptoms(briefing, violations)
     targets = [violation.target for violation in violations]
     causes = _list_causes(briefing)
-    belief = first_belief(targets, briefing.targets, causes, symptoms).without(blamed)
+    belief = first_belief(targets, briefing.targets, causes, symptoms)
+    belief = normalise({each: w for each, w in belief.weights.items() if each.target not in others})
+    belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
         belief = belief.after(WORDS, target, word)
@@ -148,6 +181,8 @@ def case_from(ask: Ask) -> Case:
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(outputs),
+        about=about,
+        steps=tuple(ask.steps),
     )
 
 

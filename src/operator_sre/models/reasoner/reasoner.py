@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result, Urgency
+from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import Act, Answer, Ask, Call, Diagnose, Escalate, Finish, Step
+from operator_protocols.domain.run import (
+    UNAVAILABLE,
+    Act,
+    Answer,
+    Ask,
+    Call,
+    Diagnose,
+    Escalate,
+    Finish,
+    Step,
+)
 from operator_sre.models.reasoner.belief import SURE, Belief, Suspect
-from operator_sre.models.reasoner.case import Case, case_from
-from operator_sre.models.reasoner.causes import PATIENCE
+from operator_sre.models.reasoner.case import Case, case_from, split_case
+from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
 from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of, choose, diagnose, focus
 
 __all__ = ["HOLDS_AGAIN", "Reasoner", "rank_hypotheses"]
@@ -50,28 +62,60 @@ class Reasoner:
             )
             claim = HOLDS_NOW if changed else HOLDS_AGAIN
             return Answer("Every invariant of the ticket already holds.", (Finish(claim),))
-        if (answer := _ask_next(case)) is not None:
+        parts = split_case(ask, case)
+        if not parts or case.belief.rank()[0][0].cause is not UNEXPLAINED:
+            if (answer := _ask_next(case)) is not None:
+                return answer
+            case = focus(case)
+            if (remedy := choose(case)) is not None or not parts:
+                return _decide(case, remedy)
+        return _repair_parts(case, parts)
+
+
+def _decide(case: Case, remedy: Remedy | None) -> Answer:
+    """The diagnosis, with its remedy or with an escalation."""
+    diagnosis = diagnose(case, remedy)
+    if remedy is None:
+        reason = " ".join([diagnosis.summary, diagnosis.why, *_find_refusals(case)])
+        return _answer(case, reason, Diagnose(diagnosis), Escalate(reason))
+    if remedy.tool == PATIENCE:
+        claim = f"{diagnosis.summary} Operator waited and changed nothing."
+        target = diagnosis.target if case.about else ""
+        return _answer(case, diagnosis.why, Diagnose(diagnosis), Finish(claim, target))
+    target = diagnosis.target
+    action = Action(
+        tool=remedy.tool,
+        arguments=arguments_of(remedy, case.briefing, target) or {},
+        target=target,
+        reasoning=diagnosis.summary,
+        expected=f"{target} answers again and its invariants hold",
+        timeout_s=ACTION_S_MAX,
+        urgency=Urgency.of(case.briefing.ticket.severity),
+    )
+    return _answer(case, diagnosis.why, Diagnose(diagnosis), action)
+
+
+def _repair_parts(whole: Case, parts: Sequence[Case]) -> Answer:
+    """Work on targets that fail independently, one after the other; wait only when no more can be
+    repaired, and escalate what is left.
+    """
+    waiting: list[tuple[Case, Remedy]] = []
+    for part in parts:
+        if (answer := _ask_next(part)) is not None:
             return answer
-        case = focus(case)
-        remedy = choose(case)
-        diagnosis = diagnose(case, remedy)
-        if remedy is None:
-            reason = f"{diagnosis.summary} {diagnosis.why}"
-            return _answer(case, reason, Diagnose(diagnosis), Escalate(reason))
-        if remedy.tool == PATIENCE:
-            claim = f"{diagnosis.summary} Operator waited and changed nothing."
-            return _answer(case, diagnosis.why, Diagnose(diagnosis), Finish(claim))
-        target = diagnosis.target
-        action = Action(
-            tool=remedy.tool,
-            arguments=arguments_of(remedy, case.briefing, target) or {},
-            target=target,
-            reasoning=diagnosis.summary,
-            expected=f"{target} answers again and its invariants hold",
-            timeout_s=ACTION_S_MAX,
-            urgency=Urgency.of(case.briefing.ticket.severity),
-        )
-        return _answer(case, diagnosis.why, Diagnose(diagnosis), action)
+        remedy = choose(part)
+        if remedy is not None and remedy.tool != PATIENCE:
+            return _decide(part, remedy)
+        waiting += [(part, remedy)] if remedy is not None else []
+    if waiting:
+        return _decide(*waiting[0])
+    diagnoses = [diagnose(part, None) for part in parts]
+    refusals = _find_refusals(whole)
+    known = [each for each in diagnoses if each.cause != UNEXPLAINED.name]
+    best = max(known or diagnoses, key=lambda each: each.confidence)
+    ordered = [best, *(each for each in diagnoses if each is not best)]
+    reason = " ".join([*(f"{each.summary} {each.why}" for each in ordered), *refusals])
+    return _answer(whole, reason, Diagnose(best), Escalate(reason))
 
 
 def _judge_change(case: Case) -> Answer | None:
@@ -101,8 +145,14 @@ def _judge_change(case: Case) -> Answer | None:
 def _find_missing(step: Step | None) -> str:
     """What the action needs and does not find here; the next best remedy may be tried then."""
     result = step.result if step is not None else None
-    missing = isinstance(result, Result) and "unavailable" in result.data
+    missing = isinstance(result, Result) and UNAVAILABLE in result.data
     return result.stderr.strip() if isinstance(result, Result) and missing else ""
+
+
+def _find_refusals(case: Case) -> list[str]:
+    """Why actions must not run now, each once."""
+    texts = [_find_missing(step) for step in case.steps]
+    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _ask_next(case: Case) -> Answer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from operator_protocols.kit.client import (
     READS_CHECKED,
     ErrorRates,
 )
+from operator_protocols.kit.datafiles import DataFiles
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.etcd.client import Etcd
@@ -26,7 +28,7 @@ from operator_sre.subjects.etcd.cluster import (
     status_readings,
     summarize,
 )
-from operator_sre.subjects.etcd.configuration import differing, local_readings, shared_in
+from operator_sre.subjects.etcd.configuration import data_dir, differing, local_readings, shared_in
 from operator_sre.subjects.etcd.invariants import invariants_of, options_from
 from operator_sre.subjects.etcd.members import (
     KIND,
@@ -41,6 +43,7 @@ __all__ = ["EtcdCluster"]
 
 TRAIL_MAX = 1_000
 FSYNC_AT = 0.99
+LOGS, DATABASE = ("member/wal/*.wal",), ("member/snap/db",)
 
 
 class EtcdCluster(BaseSubject):
@@ -63,6 +66,7 @@ class EtcdCluster(BaseSubject):
         self._hashed_at: float | None = None
         self._agrees: dict[tuple[str, int], bool] = {}
         self._slow_leader = ""
+        self._files = DataFiles(LOGS, DATABASE)
         self._lost_at: float | None = None
 
     def targets(self) -> Sequence[Target]:
@@ -98,7 +102,7 @@ class EtcdCluster(BaseSubject):
             self._trail.append((at, cluster.leader.number("raftIndex")))
         beside = await asyncio.gather(
             *(
-                asyncio.to_thread(local_readings, member.target, down=not member.up)
+                asyncio.to_thread(self._read_local, member.target, down=not member.up)
                 for member in statuses
             )
         )
@@ -111,6 +115,17 @@ class EtcdCluster(BaseSubject):
             seen.append(summarize(targets[-1].name, seen, refused=refused, known=known))
         seen += [see_stranger(target) for target in self.settings.targets() if target.kind != KIND]
         return self.observation(seen)
+
+    def _read_local(self, target: Target, *, down: bool) -> dict[str, Value]:
+        """What its place shows; of a stopped member also whether its data is what it left."""
+        readings = local_readings(target, down=down)
+        with contextlib.suppress(OSError, ValueError):
+            place = None if target.runs_at else data_dir(target)
+            intact = self._files.compare(target.name, place, works=not down)
+            intact = readings.get("data_present") is True if intact is None else intact
+            if place is not None:
+                readings["data_intact"] = intact
+        return readings
 
     async def _listen(self, etcd: Etcd, cluster: Cluster) -> Cluster:
         """The same; where a member is silent, long enough to tell whether the leader hears it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,14 +76,15 @@ def _end_of_wal(folder: Path) -> int:
     raise ValueError(f"there is no WAL in {folder}")
 
 
-def compare_starts(seen: Sequence[Seen]) -> list[Seen]:
+def compare_starts(seen: Sequence[Seen], reached: Mapping[str, int] | None = None) -> list[Seen]:
     """The same, and of each server whether its start would harm another.
 
     `start_second_writer` is True when it would come up as a primary beside another, and
-    `start_data_older` when it would come up as a primary with less than a replica of it has. Both
-    are missing where another server does not tell enough.
+    `start_data_older` when it would come up as a primary with other data, or with less than a
+    replica of it has or than it had itself (`reached`). Both are missing where another server does
+    not tell enough.
     """
-    compared = []
+    compared, before = [], reached or {}
     for each in seen:
         role = each.readings.get("starts_as")
         if role == "replica" or (role is not None and role == each.readings.get("role")):
@@ -105,7 +106,10 @@ def compare_starts(seen: Sequence[Seen]) -> list[Seen]:
             ]
             known = [end for end in ends if isinstance(end, int)]
             # A replica asks for WAL from the beginning of a page on.
-            if isinstance(own, int) and any(end > own for end in known):
+            behind = isinstance(own, int) and any(
+                end > own for end in (*known, before.get(each.target, 0))
+            )
+            if behind or any(_differs(each.readings, other) for other in others):
                 more["start_data_older"] = True
             elif isinstance(own, int) and len(known) == len(ends):
                 more["start_data_older"] = False
@@ -113,3 +117,11 @@ def compare_starts(seen: Sequence[Seen]) -> list[Seen]:
             more = {}
         compared.append(replace(each, readings={**each.readings, **more}) if more else each)
     return compared
+
+
+def _differs(own: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    """Whether its data is that of another cluster, or of an earlier timeline."""
+    systems = own.get("start_system"), other.get("start_system")
+    mine, theirs = own.get("start_timeline"), other.get("start_timeline")
+    earlier = isinstance(mine, int) and isinstance(theirs, int) and mine < theirs
+    return earlier or (None not in systems and systems[0] != systems[1])

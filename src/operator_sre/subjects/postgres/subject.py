@@ -54,6 +54,8 @@ class Postgres(BaseSubject):
         self._thresholds = thresholds_of(settings.options)
         ignored = tuple(settings.options.get("ignore", ()))
         super().__init__(settings, invariants_of(self._thresholds, ignored=ignored))
+        # How far each primary had written when it was last asked.
+        self._reached: dict[str, int] = {}
         # When each server was counted last, and what was counted: a rate needs two checks.
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
         self._canary = table_of(settings.options.get("canary"))
@@ -63,7 +65,11 @@ class Postgres(BaseSubject):
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
         seen = await asyncio.gather(*map(self._observe_target, self.present_targets()))
-        return self.observation(compare_starts(compare(seen)))
+        for each in seen:
+            reached = each.readings.get("wal_position_bytes")
+            if isinstance(reached, int):
+                self._reached[each.target] = reached
+        return self.observation(compare_starts(compare(seen), self._reached))
 
     async def _observe_target(self, target: Target) -> Seen:
         readings: dict[str, Value] = {"kind": target.kind}

@@ -10,11 +10,12 @@ from operator_protocols.domain.target import Target
 from operator_protocols.kit.machine import data_dir_of
 from operator_sre.subjects.ratelimiter.stores import StoreReport
 
-__all__ = ["FAILOVER_S", "has_data", "see_starts"]
+__all__ = ["FAILOVER_S", "LOGS", "SNAPSHOTS", "has_data", "see_starts"]
 
 # The sentinels have replaced a silent primary by then, or they do not.
 FAILOVER_S = 20.0
 FILES = ("appendonlydir/*", "*.aof", "*.rdb")
+LOGS, SNAPSHOTS = ("appendonlydir/*.aof", "*.aof"), ("appendonlydir/*.rdb", "*.rdb")
 
 
 def has_data(target: Target) -> bool | None:
@@ -41,7 +42,8 @@ def see_starts(
     """Readings of each store: what its start would do. `down_s` is how long it has been silent.
 
     `failover_due` is True while sentinels with quorum are about to replace it. `start_loses_data`
-    is True when it would come back as the primary without data, so that its replicas drop theirs.
+    is True when it would come back as the primary without its data, or with older data, so that its
+    replicas drop theirs.
     """
     votes = Counter(str(place) for each in sentinels if (place := each.reading("primary")))
     named = votes.most_common(1)[0][0] if votes else ""

@@ -10,12 +10,13 @@ from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.kit.access import addresses_of, authority
 from operator_protocols.kit.client import ErrorRates
-from operator_protocols.kit.machine import log_bytes
+from operator_protocols.kit.datafiles import DataFiles
+from operator_protocols.kit.machine import data_dir_of, log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
 from operator_sre.subjects.ratelimiter.nodes import NodeReport, observe_node
-from operator_sre.subjects.ratelimiter.starts import has_data, see_starts
+from operator_sre.subjects.ratelimiter.starts import LOGS, SNAPSHOTS, has_data, see_starts
 from operator_sre.subjects.ratelimiter.stores import Sample, StoreReport, observe_store
 from operator_sre.subjects.ratelimiter.totals import (
     alone_of,
@@ -48,6 +49,7 @@ class RateLimiter(BaseSubject):
         # When each store fell silent.
         self._silent: dict[str, float] = {}
         self._error_rates = ErrorRates()
+        self._files = DataFiles(LOGS, SNAPSHOTS)
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
@@ -123,8 +125,18 @@ class RateLimiter(BaseSubject):
         silent = {each.seen.target for each in stores if each.reading("reachable") is not True}
         self._silent = {name: self._silent.get(name, now) for name in silent}
         down_s = {name: now - since for name, since in self._silent.items()}
-        data = {place.name: await asyncio.to_thread(has_data, place) for place in places}
+        data = {
+            place.name: await asyncio.to_thread(self._check_data, place, place.name not in silent)
+            for place in places
+        }
         return see_starts(down_s, places, stores, sentinels, data)
+
+    def _check_data(self, place: Target, works: bool) -> bool | None:
+        """Whether its data is there, as complete as when it was last seen to work."""
+        present = has_data(place)
+        folder = data_dir_of(place) if place.data_dir and not place.runs_at else None
+        intact = self._files.compare(place.name, folder, works=works)
+        return False if present and intact is False else present
 
     def _count_errors(self, store: StoreReport, *, denied: bool) -> dict[str, Value]:
         """How many errors its clients get; `denied` says that a node reports its own rejection."""

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.kit.client import CLIENT_VIEW, UNCHECKED
+from operator_protocols.kit.datafiles import DataFiles
 from operator_protocols.ports import Invariant, SubjectSettings
 from operator_sre.subjects.tikv.client import Answer, Pd
 from operator_sre.subjects.tikv.cluster import cluster_readings
@@ -52,6 +54,16 @@ from operator_sre.subjects.tikv.state import UNHEARD, Store
 
 __all__ = ["TikvCluster"]
 
+# The logs that a part only appends to, and what its data is lost without; the directory may be one
+# level below the one that is configured.
+FILES = {
+    PD: (("member/wal/*.wal", "*/member/wal/*.wal"), ("member/snap/db", "*/member/snap/db")),
+    STORE: (
+        ("raft-engine/*.raftlog", "*/raft-engine/*.raftlog"),
+        ("db/CURRENT", "*/db/CURRENT"),
+    ),
+}
+
 
 class TikvCluster:
     """PDs of kind `pd`, stores of kind `store`, perhaps a `prometheus`.
@@ -78,6 +90,7 @@ class TikvCluster:
         self._reports: dict[str, PdReport] = {}
         self._scraped: Scraped | None = None
         self._needs: frozenset[str] = frozenset()
+        self._files = {kind: DataFiles(*patterns) for kind, patterns in FILES.items()}
 
     def targets(self) -> Sequence[Target]:
         """Its current parts, the parts that PD reported, and the cluster that they form."""
@@ -121,6 +134,7 @@ class TikvCluster:
             lambda: {part.name: local_readings(part, self._tail) for part in parts}
         )
         seen = self._see_parts(parts, names, found, shown, beside)
+        seen = await asyncio.to_thread(self._compare_data, parts, seen)
         whole = self._see_cluster(found, names, seen, requests)
         seen = with_quorum(seen, whole.get("quorum"))
         self._needs = find_needed(seen)
@@ -186,6 +200,19 @@ class TikvCluster:
                 names[store.id] = fresh[-1].name
                 taken.append(fresh[-1].name)
         return fresh
+
+    def _compare_data(self, parts: Sequence[Target], seen: Sequence[Seen]) -> list[Seen]:
+        """The same, and of each part on this machine whether its data is what it left."""
+        compared = []
+        for part, each in zip(parts, seen, strict=True):
+            if part.kind in FILES and part.data_dir and not part.runs_at:
+                works = each.readings.get("reachable") is True
+                files, place = self._files[part.kind], Path(part.data_dir)
+                intact = files.compare(part.name, place, works=works)
+                intact = files.are_present(place) if intact is None else intact
+                each = replace(each, readings={**each.readings, "data_intact": intact})
+            compared.append(each)
+        return compared
 
     def _see_parts(
         self,

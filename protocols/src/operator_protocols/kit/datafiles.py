@@ -1,0 +1,112 @@
+"""Whether the data files of a stopped server are still those that it wrote while it worked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["DataFiles", "Mark", "is_intact", "mark_files"]
+
+FILES_MAX = 2000
+# A table or a snapshot may shrink while a server cleans up, but hardly by more than this.
+SHRINK_RATIO_MAX = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What identifies the data of a server: inode and size of its logs, sizes of other files.
+
+    `newest` is the log that it wrote last, because names of logs count up.
+    """
+
+    logs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> str:
+        """The name of the last log; "" without one."""
+        return max(self.logs, key=_order, default="")
+
+
+def mark_files(place: Path, logs: Iterable[str], others: Iterable[str] = ()) -> Mark:
+    """The mark of the files below this directory that match these patterns."""
+    return Mark(
+        {name: (inode, size) for name, inode, size in _list_files(place, logs)},
+        {name: size for name, _, size in _list_files(place, others)},
+    )
+
+
+def is_intact(before: Mark, now: Mark) -> bool:
+    """Whether the files may be those that the server left when it stopped.
+
+    They are not when a log is another file or shorter than before, as after a restore, or when
+    other files are gone or much smaller.
+    """
+    newest = before.newest
+    if newest and newest not in now.logs and _order(now.newest) <= _order(newest):
+        return False
+    for name, (inode, size) in before.logs.items():
+        if name in now.logs and (now.logs[name][0] != inode or now.logs[name][1] < size):
+            return False
+    if before.others and not now.others:
+        return False
+    return all(
+        now.others[name] >= size * SHRINK_RATIO_MAX
+        for name, size in before.others.items()
+        if name in now.others
+    )
+
+
+class DataFiles:
+    """Remembers the files of servers that work, and compares them once they have stopped.
+
+    `logs` are the patterns of files that a server only appends to, `others` those of other files
+    without which its data is lost.
+    """
+
+    def __init__(self, logs: Iterable[str], others: Iterable[str] = ()) -> None:
+        self._logs, self._others = tuple(logs), tuple(others)
+        self._marks: dict[str, Mark] = {}
+        self._latest: dict[str, Mark] = {}
+
+    def are_present(self, place: Path) -> bool:
+        """Whether there is a file with data at all."""
+        mark = mark_files(place, self._logs, self._others)
+        return any(size for _, size in mark.logs.values()) or any(mark.others.values())
+
+    def compare(self, name: str, place: Path | None, *, works: bool) -> bool | None:
+        """Whether the data of this server is intact; None where it was not seen to work twice.
+
+        What a check saw counts once the next one finds the server working too: it may have stopped
+        during the check, and somebody may have touched its data since.
+        """
+        if place is None:
+            return None
+        mark = mark_files(place, self._logs, self._others)
+        if works:
+            if name in self._latest:
+                self._marks[name] = self._latest[name]
+            self._latest[name] = mark
+            return True
+        self._latest.pop(name, None)
+        before = self._marks.get(name)
+        return None if before is None else is_intact(before, mark)
+
+
+def _order(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+def _list_files(place: Path, patterns: Iterable[str]) -> list[tuple[str, int, int]]:
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for pattern in patterns:
+            for number, file in enumerate(place.glob(pattern)):
+                if number >= FILES_MAX:
+                    break
+                with contextlib.suppress(OSError):
+                    status = file.stat()
+                    found.append((str(file.relative_to(place)), status.st_ino, status.st_size))
+    return found
