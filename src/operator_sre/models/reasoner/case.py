@@ -19,7 +19,14 @@ from operator_sre.models.reasoner.belief import (
     first_belief,
     normalise,
 )
-from operator_sre.models.reasoner.causes import DEAD, GENERIC, LIKE, NEEDS_FAILURE, VAGUE
+from operator_sre.models.reasoner.causes import (
+    DEAD,
+    GENERIC,
+    LIKE,
+    NAMED_IN_LOGS,
+    NEEDS_FAILURE,
+    VAGUE,
+)
 from operator_sre.models.reasoner.logs import read_log
 from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
@@ -28,6 +35,7 @@ from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 __all__ = ["Case", "Reading", "case_from"]
 
 OUTPUT_CHARS_MAX = 500
+PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
 
@@ -68,15 +76,30 @@ class Case:
         return frozenset(each.target for each in violations if each.key in broken)
 
     @property
+    def failing_parts(self) -> frozenset[str]:
+        """The targets that something is wrong with by the ticket or by the observation."""
+        observed = {
+            seen.target
+            for seen in self.briefing.observation.seen
+            if seen.problem or False in (seen.readings.get(name) for name in ("reachable", "up"))
+        }
+        named = sorted(observed | self.broken_targets)
+        return frozenset(named[:PARTS_MAX])
+
+    @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
-        """Every possible probe that has not run since the last change."""
+        """Every possible probe of a suspected target that has not run since the last change."""
+        suspected = {suspect.target for suspect in self.belief.weights}
+        return [question for question in self.remaining if question[1].name in suspected]
+
+    @property
+    def remaining(self) -> list[tuple[Probe, Target, Action]]:
+        """Every possible probe of any target that has not run since the last change."""
         answered = {(reading.probe, reading.target) for reading in self.readings}
         given = {SHELL, *(spec.name for spec in self.briefing.tools)}
-        suspected = {suspect.target for suspect in self.belief.weights}
         return [
             (probe, target, action)
             for target in self.briefing.targets
-            if target.name in suspected
             for probe in PROBES
             if (probe.name, target.name) not in answered
             and (action := probe.ask(target)) is not None
@@ -160,6 +183,8 @@ def _list_causes(briefing: Briefing) -> list[Cause]:
         if cause.name in hidden:
             continue
         models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
+        if cause.name in NAMED_IN_LOGS:  # they need not stop it
+            models = [Cause("", "", 0.0, kinds=each.kinds) for each in models]
         causes += [
             replace(cause, kinds=each.kinds, breaks=each.breaks, shows=each.shows)
             for each in models

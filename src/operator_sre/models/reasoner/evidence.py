@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from operator_protocols.domain.change import describe_change
+from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
 from operator_sre.models.reasoner.belief import Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
@@ -14,7 +14,15 @@ from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
 from operator_sre.models.reasoner.symptoms import REASONS
 
-__all__ = ["Weighing", "order_evidence", "quote_reason", "report_unidentified", "weigh_readings"]
+__all__ = [
+    "Weighing",
+    "order_evidence",
+    "quote_reason",
+    "report_change",
+    "report_parts",
+    "report_unidentified",
+    "weigh_readings",
+]
 
 CANDIDATES_MAX = 3
 RULED_OUT_MAX = 4
@@ -24,6 +32,8 @@ POSSIBLE = 0.05  # candidates from this probability on are listed where no cause
 # An outcome that a healthy target shows so seldom is evidence of a failure.
 ABNORMAL = 0.05
 PRINTED = 0.005  # what a failed action printed is always telling
+OBSERVED = "observation"  # the source of changes that only a check has noticed
+SET = ("setting_", "version")  # readings that change only where somebody changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
@@ -49,14 +59,43 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     telling = [_cite(reading) for (_, rarity), _, reading in ranked if rarity <= ABNORMAL]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    changes = [Evidence(describe_change(change), seq) for change in case.briefing.changes]
-    here = [
-        described
-        for change, described in zip(case.briefing.changes, changes, strict=True)
-        if change.target == leader.target
-    ]
-    first = [*telling[:1], *findings[:1], *here[:1], *telling[1:2]]
+    # What somebody set comes before what followed from it, and what is near before the rest.
+    near = {leader.target, *(each.target for each in violations)}
+    ordered = sorted(
+        case.briefing.changes,
+        key=lambda change: (
+            change.target != leader.target,
+            change.target not in near,
+            not is_made(change),
+        ),
+    )
+    changes = [Evidence(describe_change(change), seq) for change in ordered]
+    made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
+    first = [*telling[:1], *made[:1], *findings[:1], *telling[1:2], *made[1:2]]
     return tuple(dict.fromkeys((*first, *findings, *changes, *telling, *rest)))
+
+
+def is_made(change: Change) -> bool:
+    """Whether somebody made it: what only a check noticed is often a consequence."""
+    return change.source != OBSERVED or change.name.startswith(SET)
+
+
+def report_parts(case: Case, leader: Suspect) -> str:
+    """What is wrong with the parts of a leader that has no process of its own, as a sentence."""
+    if any(reading.target == leader.target for reading in case.readings):
+        return ""
+    found = {
+        reading.target: f"{reading.target}: {reading.sentence}"
+        for reading in case.readings
+        if reading.probe == "process" and reading.outcome in ("dead", "stopped", "isolated")
+    }
+    return f" {'; '.join(found.values())}." if found else ""
+
+
+def report_change(case: Case, target: str) -> str:
+    """What somebody changed at the target before, as a sentence; "" for nothing."""
+    made = [each for each in case.briefing.changes if each.target == target and is_made(each)]
+    return f" Before that, {describe_change(made[0])}." if made else ""
 
 
 def quote_reason(case: Case, target: str) -> str:
@@ -119,7 +158,8 @@ def report_unidentified(case: Case) -> str:
         f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
     )
     parts = (
-        f"{leader.target}: cause not identified.{quote_reason(case, leader.target)}",
+        f"{leader.target}: cause not identified.{quote_reason(case, leader.target)}"
+        f"{report_parts(case, leader)}{report_change(case, leader.target)}",
         f"Candidates: {likely}." if likely else "",
         f"Ruled out: {excluded}." if excluded else "",
         f"Next: {'; '.join(_list_checks(case, leader.target))}.",
@@ -130,8 +170,9 @@ def report_unidentified(case: Case) -> str:
 def _rate(reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
     """What sorts readings: those of the leader first, and of these the rarest."""
     rarity = PRINTED if is_printed else HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
-    unread = reading.outcome == "unknown" and not is_printed
-    return reading.target != leader.target, 1.0 if unread else rarity
+    # That a process is young follows from what somebody did.
+    is_dull = reading.outcome in ("unknown", "starting") and not is_printed
+    return reading.target != leader.target, 1.0 if is_dull else rarity
 
 
 def _cite(reading: Reading) -> Evidence:

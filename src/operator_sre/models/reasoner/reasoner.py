@@ -54,6 +54,10 @@ class Reasoner:
             return answer
         case = focus(case)
         remedy = choose(case)
+        # Who waits or gives up has the time to ask for all the rest.
+        is_idle = remedy is None or remedy.tool == PATIENCE
+        if is_idle and (answer := _ask_rest(case)) is not None:
+            return answer
         diagnosis = diagnose(case, remedy)
         if remedy is None:
             reason = f"{diagnosis.summary} {diagnosis.why}"
@@ -123,6 +127,23 @@ def _ask_next(case: Case) -> Answer | None:
     if telling:
         why = f"Most informative check ({bits:.2f} bits for its cost)"
     return _answer(case, f"{why}. {target.name}: {probe.question}", action)
+
+
+def _ask_rest(case: Case) -> Answer | None:
+    """What was not asked yet where the trouble is, the cheapest first."""
+    leader = case.belief.rank()[0][0]
+    rest = [each for each in case.remaining if each[1].name == leader.target]
+    if not rest and not any(reading.target == leader.target for reading in case.readings):
+        # It has no process of its own, as a cluster has none: its parts that fail are asked.
+        rest = [
+            each
+            for each in case.remaining
+            if each[1].name in case.failing_parts and each[0].cost <= CHEAP
+        ]
+    if not rest:
+        return None
+    probe, target, action = min(rest, key=lambda each: (each[0].cost, each[1].name, each[0].name))
+    return _answer(case, f"Complete the evidence. {target.name}: {probe.question}", action)
 
 
 def _answer(case: Case, then: str, *calls: Call) -> Answer:
