@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
@@ -21,9 +21,9 @@ from operator_sre.models.reasoner.belief import (
 )
 from operator_sre.models.reasoner.causes import (
     DEAD,
+    ENDING,
     GENERIC,
     LIKE,
-    NAMED_IN_LOGS,
     NEEDS_FAILURE,
     VAGUE,
 )
@@ -54,9 +54,10 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `before` is the belief before the last reading. `patient` are the causes and targets for which
-    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
-    and `outputs` is what they printed, read like a log.
+    `initial` is the belief before any reading, `before` the one before the last reading.
+    `patient` are the causes and targets for which waiting did not help. `failed` are failed
+    actions, each with the cause it was meant to resolve, and `outputs` is what they printed, read
+    like a log.
     """
 
     briefing: Briefing
@@ -65,6 +66,7 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
+    initial: Belief = field(default_factory=lambda: Belief({}))
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -158,7 +160,7 @@ def case_from(ask: Ask) -> Case:
     for output in outputs:
         if output.outcome in DECISIVE:
             belief = belief.after(output.probe, output.target, output.outcome)
-    before = None
+    before, initial = None, belief
     for reading in readings:
         before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
     return Case(
@@ -168,6 +170,7 @@ def case_from(ask: Ask) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
+        initial=initial,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(outputs),
@@ -183,8 +186,9 @@ def _list_causes(briefing: Briefing) -> list[Cause]:
         if cause.name in hidden:
             continue
         models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
-        if cause.name in NAMED_IN_LOGS:  # they need not stop it
-            models = [Cause("", "", 0.0, kinds=each.kinds) for each in models]
+        if cause.name in ENDING:
+            dead = [each for each in briefing.causes if each.name == DEAD]
+            models = [Cause("", "", 0.0, kinds=each.kinds) for each in dead]
         causes += [
             replace(cause, kinds=each.kinds, breaks=each.breaks, shows=each.shows)
             for each in models

@@ -17,9 +17,9 @@ from operator_sre.models.reasoner.outcomes import (
 
 __all__ = [
     "DEAD",
+    "ENDING",
     "GENERIC",
     "LIKE",
-    "NAMED_IN_LOGS",
     "NEEDS_FAILURE",
     "NEEDS_OTHERS",
     "PATIENCE",
@@ -38,17 +38,21 @@ VAGUE = frozenset({"wrong_answer"})
 DEAD = "process_dead"
 # Causes that show only after a start did not help.
 NEEDS_FAILURE = frozenset({"start_fails"})
+# Causes that end a process or leave it running. Where they end it, they break and show what the
+# cause of a dead process does.
+ENDING = frozenset(
+    {
+        *("data_unusable", "data_missing", "files_denied", "limit_reached"),
+        *("disk_full", "memory_used_up", "files_used_up"),
+    }
+)
 # A subject that describes the cause on the right describes by it where the left one can be, and
 # what that breaks and shows.
-NAMED_IN_LOGS = ("data_unusable", "data_missing", "files_denied", "limit_reached")
 LIKE: Mapping[str, str] = {
-    **dict.fromkeys(NAMED_IN_LOGS, DEAD),
     **dict.fromkeys(
         ("configuration_rejected", "lock_file_left", "removed_from_cluster", "start_fails"), DEAD
     ),
-    **dict.fromkeys(
-        ("listens_elsewhere", "credential_refused", "certificate_rejected"), "process_hung"
-    ),
+    "listens_elsewhere": "process_hung",
 }
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 
 from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
+from operator_protocols.domain.observation import Trouble
 from operator_sre.models.reasoner.belief import Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
-from operator_sre.models.reasoner.symptoms import REASONS
+from operator_sre.models.reasoner.symptoms import REASONS, WEAK_REASONS
 
 __all__ = [
     "Weighing",
@@ -31,7 +33,8 @@ HEADLINE_CHARS_MAX = 260
 POSSIBLE = 0.05  # candidates from this probability on are listed where no cause is identified
 # An outcome that a healthy target shows so seldom is evidence of a failure.
 ABNORMAL = 0.05
-PRINTED = 0.005  # what a failed action printed is always telling
+TELLS = 1.2  # a reading whose score is above this is telling
+LEAST = 1e-6
 OBSERVED = "observation"  # the source of changes that only a check has noticed
 SET = ("setting_", "version")  # readings that change only where somebody changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
@@ -46,18 +49,23 @@ class Weighing:
 
 
 def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
-    """All that was observed: the most telling reading and finding first, then the rest."""
+    """All that was observed: the most telling first, so that three lines make the case.
+
+    These are the reading that tells most, what somebody changed, and what a check found, or
+    another reading where the finding only says that nobody answers.
+    """
     seq = case.briefing.observation_seq
     violations = sorted(
         case.briefing.ticket.violations, key=lambda violation: violation.target != leader.target
     )
     findings = [Evidence(f"{each.target}: {each.detail}", seq) for each in violations]
+    is_plain = not violations or violations[0].trouble in (Trouble.REFUSED, Trouble.SILENCE)
     ranked = sorted(
-        (_rate(reading, leader, is_printed=printed), at, reading)
+        (_rate(case, reading, leader, is_printed=printed), at, reading)
         for printed, readings in ((True, case.outputs), (False, case.readings))
         for at, reading in enumerate(readings)
     )
-    telling = [_cite(reading) for (_, rarity), _, reading in ranked if rarity <= ABNORMAL]
+    telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
     # What somebody set comes before what followed from it, and what is near before the rest.
     near = {leader.target, *(each.target for each in violations)}
@@ -71,8 +79,8 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
-    first = [*telling[:1], *made[:1], *findings[:1], *telling[1:2], *made[1:2]]
-    return tuple(dict.fromkeys((*first, *findings, *changes, *telling, *rest)))
+    first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *telling[1:2]]
+    return tuple(dict.fromkeys((*first, *made[1:2], *findings, *changes, *telling, *rest)))
 
 
 def is_made(change: Change) -> bool:
@@ -167,12 +175,39 @@ def report_unidentified(case: Case) -> str:
     return " ".join(filter(None, parts))
 
 
-def _rate(reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
-    """What sorts readings: those of the leader first, and of these the rarest."""
-    rarity = PRINTED if is_printed else HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
+def _rate(case: Case, reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
+    """What sorts readings: those of the leader first, and of these what tells most.
+
+    A reading tells much when a healthy target hardly shows it, or when hardly another suspect does.
+    """
+    elsewhere = reading.target != leader.target
+    if is_printed:
+        return elsewhere, -math.inf
     # That a process is young follows from what somebody did.
-    is_dull = reading.outcome in ("unknown", "starting") and not is_printed
-    return reading.target != leader.target, 1.0 if is_dull else rarity
+    if reading.outcome in ("unknown", "starting"):
+        return elsewhere, 0.0
+    healthy = HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
+    if reading.outcome in REASONS and reading.outcome not in WEAK_REASONS:
+        return elsewhere, math.log(healthy)
+    expected, rival = (
+        max(LEAST, chance)
+        for chance in (
+            likelihood(leader, reading.probe, reading.target, reading.outcome),
+            _expect_without(case, leader, reading),
+        )
+    )
+    return elsewhere, -max(-math.log(healthy) / 2, math.log(expected / rival))
+
+
+def _expect_without(case: Case, leader: Suspect, reading: Reading) -> float:
+    """How likely a reading was before anything was asked, if the cause is another one here."""
+    others = [
+        (weight, likelihood(suspect, reading.probe, reading.target, reading.outcome))
+        for suspect, weight in case.initial.weights.items()
+        if suspect.cause.name != leader.cause.name and suspect.target == leader.target
+    ]
+    total = sum(weight for weight, _ in others)
+    return sum(weight * each for weight, each in others) / total if total else 1.0
 
 
 def _cite(reading: Reading) -> Evidence:
