@@ -28,6 +28,7 @@ CONFIG_BYTES_MAX = 256 * 1024
 SETTINGS_MAX = 400
 FILES_MAX, DEPTH_MAX = 1_500, 3
 ARGUMENTS_MAX = 60
+BESIDE_MAX = 30
 # What servers make and remove all the time.
 _PASSING = re.compile(
     r"\.(pid|lock|sock|log|tmp|new|swp|opts)\b|temp|tmp|^\.s\.|^core\b|\.log$", re.I
@@ -71,7 +72,7 @@ class Surroundings:
                 found["process"] = _read_process(target.process)
             with contextlib.suppress(OSError, ValueError):
                 self._configs[target.name] = tuple(_list_named_files(target.process))
-        named = self._configs.get(target.name, ())
+        named = (*self._configs.get(target.name, ()), *_list_files_beside(target))
         with contextlib.suppress(OSError, ValueError):
             files = self._survey_files(target, named, running=running)
             if files is not None:
@@ -91,7 +92,7 @@ class Surroundings:
         self, target: Target, named: Iterable[Path], *, running: bool
     ) -> dict[str, str] | None:
         """The owner, mode and kind of every file; None where they cannot be compared."""
-        states = {path.name: _describe(path) for path in named}
+        states = {path.name: _describe(path) or "removed" for path in named}
         if not target.data_dir:
             return states or None
         place = data_dir_of(target)
@@ -234,6 +235,20 @@ def _list_named_files(process: Process) -> Iterator[Path]:
         with contextlib.suppress(OSError, ValueError):
             if path.is_file() and not _PASSING.search(path.name):
                 yield path
+
+
+def _list_files_beside(target: Target) -> list[Path]:
+    """The configuration in the folder above the data, where that folder belongs to the target."""
+    place = Path(target.data_dir).parent
+    is_own = place.name == target.name or Path(target.log or "/").parent == place
+    if not target.data_dir or not is_own:
+        return []
+    try:
+        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    files = [Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False)]
+    return [file for file in files if not _PASSING.search(file.name)][:BESIDE_MAX]
 
 
 def _list_files(place: Path) -> Iterator[tuple[str, Path]]:
