@@ -30,7 +30,7 @@ LOOKS_MAX, LOOKS_MIN = 40, 4
 SEEN_MAX = 400
 TRENDS_MAX = 40
 LOGS_MAX = 3
-CHANGES_MAX = 10
+CHANGES_MAX, CHANGES_PER_TARGET = 12, 4
 VALUE_CHARS_MAX = 200
 OBSERVED = "observation"
 # Texts that say what a check measured or how something fails, not how it is configured.
@@ -109,21 +109,21 @@ def changes_of(
 ) -> tuple[Change, ...]:
     """What differs at these targets from the time before the failure.
 
-    First what an observation itself names as a change, those closest to the failure before the
-    others, and then the readings that differ. Only readings that both observations have are
+    First what an observation itself names as a change, of each target those closest to the
+    failure, and then the readings that differ. Only readings that both observations have are
     compared, so that a target that cannot be observed has no changes. Each is dated by the first
     observation that has the new value.
     """
-    place = {name: at for at, name in enumerate(names)}
-    noted = [change for look in looks[-1:] for change in look.changes if change.target in place]
-    noted.sort(key=lambda change: (abs(change.at - since), place[change.target]))
+    noted = [change for look in looks[-1:] for change in look.changes]
+    noted.sort(key=lambda change: abs(change.at - since))
     stated = tuple(
         replace(
             change,
             before=redact(change.before)[:VALUE_CHARS_MAX],
             after=redact(change.after)[:VALUE_CHARS_MAX],
         )
-        for change in noted[:CHANGES_MAX]
+        for name in names
+        for change in [each for each in noted if each.target == name][:CHANGES_PER_TARGET]
     )
     return (*stated, *_compare_readings(looks, names, since, redact))[:CHANGES_MAX]
 
