@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ LOOKS_MAX, LOOKS_MIN = 40, 4
 SEEN_MAX = 400
 TRENDS_MAX = 40
 LOGS_MAX = 3
-CHANGES_MAX = 10
+CHANGES_MAX, CHANGES_PER_TARGET = 12, 4
 VALUE_CHARS_MAX = 200
 OBSERVED = "observation"
 # Texts that say what a check measured or how something fails, not how it is configured.
@@ -57,12 +58,13 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
         needs = {need for name in broken for need in dependencies_of(name, known)}
         names = [*broken, *sorted(needs.difference(broken))]
+        everyone = {target.name for target in known}
         looks = _sample_looks(app.store.observations, app.clock, ticket.subject, len(known))
         since = min((violation.since for violation in ticket.violations), default=ticket.opened_at)
         return Context(
             trends_of(looks, names),
             log_tails(known, names, redact[0]),
-            changes_of(looks, names, since, redact[0]),
+            changes_of(looks, [*names, *sorted(everyone.difference(names))], since, redact[0]),
         )
 
     return context
@@ -105,11 +107,34 @@ def changes_of(
     since: datetime,
     redact: Callable[[str], str],
 ) -> tuple[Change, ...]:
-    """The texts and settings of these targets that differ from those before the failure.
+    """What differs at these targets from the time before the failure.
 
-    Only readings that both have are compared, so that a target that cannot be observed has
-    no changes. Each is dated by the first observation that has the new value.
+    First what an observation itself names as a change, of each target those closest to the
+    failure, and then the readings that differ. Only readings that both observations have are
+    compared, so that a target that cannot be observed has no changes. Each is dated by the first
+    observation that has the new value.
     """
+    noted = [change for look in looks[-1:] for change in look.changes]
+    noted.sort(key=lambda change: abs(change.at - since))
+    stated = tuple(
+        replace(
+            change,
+            before=redact(change.before)[:VALUE_CHARS_MAX],
+            after=redact(change.after)[:VALUE_CHARS_MAX],
+        )
+        for name in names
+        for change in [each for each in noted if each.target == name][:CHANGES_PER_TARGET]
+    )
+    return (*stated, *_compare_readings(looks, names, since, redact))[:CHANGES_MAX]
+
+
+def _compare_readings(
+    looks: Sequence[Observation],
+    names: Sequence[str],
+    since: datetime,
+    redact: Callable[[str], str],
+) -> tuple[Change, ...]:
+    """The texts and settings among the readings that differ from those before the failure."""
     before = next((look for look in reversed(looks) if look.at < since and look.seen), None)
     if before is None:
         return ()
@@ -119,7 +144,8 @@ def changes_of(
             old, new = before.of(name).readings, look.of(name).readings
             for reading in sorted(old.keys() & new.keys()):
                 was, now = old[reading], new[reading]
-                is_state = isinstance(was, str) or reading.startswith("setting_")
+                is_text = isinstance(was, str) and isinstance(now, str) and bool(was and now)
+                is_state = is_text or reading.startswith("setting_")
                 if not is_state or reading.endswith(_NOT_STATE):
                     continue
                 key = name, reading

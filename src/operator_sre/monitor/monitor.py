@@ -22,6 +22,8 @@ from operator_protocols.domain.observation import (
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.watcher import Watch
+from operator_protocols.kit.changes import ChangeLog
+from operator_protocols.kit.surroundings import Surroundings
 from operator_protocols.ports import (
     BREAKS_KEPT,
     FLAP_S,
@@ -52,6 +54,8 @@ OBSERVABLE = "observable"
 
 # How long Operator waits for a cancelled observation to stop.
 STOP_S = 1.0
+# The files and limits of more targets than these are not compared at every check.
+SURVEYED_MAX = 50
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +121,7 @@ class Monitor:
         self._blind_graces = blind_graces or {}
         self._gap_of = gap_of
         self._checked_at: dict[str, datetime] = {}
+        self._surroundings: dict[str, tuple[Surroundings, ChangeLog]] = {}
 
     async def check(self, subject: Subject) -> CheckResult:
         """Observe once and check every invariant. Never raises for what the subject does."""
@@ -185,8 +190,23 @@ class Monitor:
 
     async def _see(self, subject: Subject) -> tuple[CheckResult, tuple[Target, ...]]:
         check, targets = await run_check(subject, self._clock, timeout_s=self._timeout_s)
+        at = check.observation.at
+        kept = self._surroundings.setdefault(subject.name, (Surroundings(), ChangeLog()))
+        await asyncio.to_thread(_survey, *kept, targets, at)
+        if changes := kept[1].recent(at):
+            changes = (*check.observation.changes, *changes)
+            check = replace(check, observation=replace(check.observation, changes=changes))
         await self._observations.add(check.observation)
         return check, targets
+
+
+def _survey(
+    surroundings: Surroundings, log: ChangeLog, targets: Sequence[Target], at: datetime
+) -> None:
+    """Note what became different around targets on this machine."""
+    for target in targets[:SURVEYED_MAX]:
+        for source, state in surroundings.survey(target).items():
+            log.note(target.name, source, state, at)
 
 
 async def run_check(

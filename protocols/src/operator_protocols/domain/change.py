@@ -1,4 +1,4 @@
-"""A Change is something that became different: a setting, a version, a role, a member."""
+"""A Change is something that became different: a setting, a file, a version, a role, a member."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["Change", "describe_change"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting, version, role or member of a target went from `before` to `after`.
+    """A setting, file, version, role or member of a target went from `before` to `after`.
 
-    `source` observed it first `at` this moment. `by` is who made it, "" where that is unknown.
+    One of them is "" where it was not set before, or is not set any more. `source` observed it
+    first `at` this moment. `by` is who made it, "" where that is unknown.
     """
 
     target: str
@@ -27,7 +28,13 @@ class Change:
 def describe_change(change: Change) -> str:
     """A change as one sentence without its full stop."""
     who = f" by {change.by}" if change.by else ""
+    if not change.before:
+        verb = f"was added with the value {change.after!r}"
+    elif not change.after:
+        verb = f"was removed; it was {change.before!r}"
+    else:
+        verb = f"changed from {change.before!r} to {change.after!r}"
     return (
-        f"{change.target}: {change.name} changed from {change.before!r} to {change.after!r}{who},"
+        f"{change.target}: {change.name} {verb}{who},"
         f" first seen at {change.at:%H:%M:%S} UTC ({change.source})"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.health import Health, Severity, worst
 
 __all__ = [
@@ -72,12 +73,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One observation of a whole Subject; with a `problem` it has no readings at all."""
+    """One observation of a whole Subject; with a `problem` it has no readings at all.
+
+    `changes` are what became different at its targets within the last hour, also while nothing
+    was broken.
+    """
 
     subject: str
     at: datetime
     seen: tuple[Seen, ...] = ()
     problem: str = ""
+    changes: tuple[Change, ...] = ()
 
     def of(self, target: str) -> Seen:
         """The readings of one target; a target that was not observed has a problem."""

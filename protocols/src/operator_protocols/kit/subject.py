@@ -7,18 +7,23 @@ from collections.abc import Iterable, Sequence
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
+from operator_protocols.kit.changes import ChangeLog
 from operator_protocols.ports import Invariant, SubjectSettings
 
 __all__ = ["BaseSubject", "see_stranger"]
 
 
 class BaseSubject:
-    """A subject with these settings; a subclass adds `observe`."""
+    """A subject with these settings; a subclass adds `observe`.
+
+    In `changes` a subclass notes the settings, accounts and members that its servers report.
+    """
 
     def __init__(self, settings: SubjectSettings, invariants: Sequence[Invariant]) -> None:
         self.settings = settings
         self.name = settings.name
         self.invariants = invariants
+        self.changes = ChangeLog()
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now."""
@@ -32,8 +37,9 @@ class BaseSubject:
         return targets
 
     def observation(self, seen: Iterable[Seen]) -> Observation:
-        """What was seen of its targets now."""
-        return Observation(self.name, self.settings.clock.now(), tuple(seen))
+        """What was seen of its targets now, and what became different there."""
+        now = self.settings.clock.now()
+        return Observation(self.name, now, tuple(seen), changes=self.changes.recent(now))
 
 
 def see_stranger(target: Target) -> Seen:

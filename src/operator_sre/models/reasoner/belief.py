@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target, dependencies_of
-from operator_sre.models.reasoner.causes import NEEDS_OTHERS, UNEXPLAINED, VAGUE
+from operator_sre.models.reasoner.causes import DEAD, ENDING, NEEDS_OTHERS, UNEXPLAINED, VAGUE
 from operator_sre.models.reasoner.outcomes import HEALTHY, SUFFERING, WORDS, chance
 
 __all__ = [
@@ -178,6 +178,7 @@ def first_belief(
     known = {target.name: target for target in targets}
     strangers = {name: Target(name, "") for name in broken if name not in known}
     weights: dict[Suspect, float] = {}
+    ended = [cause for cause in causes if cause.name == DEAD]
     for name, target in sorted({**known, **strangers}.items()):
         own = needs.get(name, frozenset())
         dependants = frozenset(other for other, needed in needs.items() if name in needed)
@@ -189,8 +190,12 @@ def first_belief(
         readings = shown.readings.get(name, {})
         for cause in causes:
             if place.admits(cause, shown):
-                suspect = Suspect(cause, name, dependants)
-                weights[suspect] = _weigh(cause, place, readings, shown.invariants)
+                weight = _weigh(cause, place, readings, shown.invariants)
+                for each in ended if cause.name in ENDING else ():
+                    if place.admits(each, shown):
+                        like = replace(cause, breaks=each.breaks, shows=each.shows)
+                        weight = max(weight, _weigh(like, place, readings, shown.invariants))
+                weights[Suspect(cause, name, dependants)] = weight
     weights[Suspect(UNEXPLAINED, next(iter(violated), ""))] = UNEXPLAINED.prior
     return normalise(weights)
 

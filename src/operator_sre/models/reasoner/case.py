@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
@@ -20,7 +20,14 @@ from operator_sre.models.reasoner.belief import (
     first_belief,
     normalise,
 )
-from operator_sre.models.reasoner.causes import DEAD, GENERIC, LIKE, NEEDS_FAILURE, VAGUE
+from operator_sre.models.reasoner.causes import (
+    DEAD,
+    ENDING,
+    GENERIC,
+    LIKE,
+    NEEDS_FAILURE,
+    VAGUE,
+)
 from operator_sre.models.reasoner.logs import read_log
 from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
@@ -29,6 +36,7 @@ from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 __all__ = ["Case", "Reading", "case_from", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
+PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
 
@@ -47,10 +55,11 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `before` is the belief before the last reading. `patient` are the causes and targets for which
-    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
-    and `outputs` is what they printed, read like a log. `about` are the targets whose violations
-    are explained together; empty for all of the ticket.
+    `initial` is the belief before any reading, `before` the one before the last reading.
+    `patient` are the causes and targets for which waiting did not help. `failed` are failed
+    actions, each with the cause it was meant to resolve, and `outputs` is what they printed, read
+    like a log. `about` are the targets whose violations are explained together; empty for all of
+    the ticket.
     """
 
     briefing: Briefing
@@ -59,6 +68,7 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
+    initial: Belief = field(default_factory=lambda: Belief({}))
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -72,15 +82,30 @@ class Case:
         return frozenset(each.target for each in violations if each.key in broken)
 
     @property
+    def failing_parts(self) -> frozenset[str]:
+        """The targets that something is wrong with by the ticket or by the observation."""
+        observed = {
+            seen.target
+            for seen in self.briefing.observation.seen
+            if seen.problem or False in (seen.readings.get(name) for name in ("reachable", "up"))
+        }
+        named = sorted(observed | self.broken_targets)
+        return frozenset(named[:PARTS_MAX])
+
+    @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
-        """Every possible probe that has not run since the last change."""
+        """Every possible probe of a suspected target that has not run since the last change."""
+        suspected = {suspect.target for suspect in self.belief.weights}
+        return [question for question in self.remaining if question[1].name in suspected]
+
+    @property
+    def remaining(self) -> list[tuple[Probe, Target, Action]]:
+        """Every possible probe of any target that has not run since the last change."""
         answered = {(reading.probe, reading.target) for reading in self.readings}
         given = {SHELL, *(spec.name for spec in self.briefing.tools)}
-        suspected = {suspect.target for suspect in self.belief.weights}
         return [
             (probe, target, action)
             for target in self.briefing.targets
-            if target.name in suspected
             for probe in PROBES
             if (probe.name, target.name) not in answered
             and (action := probe.ask(target)) is not None
@@ -168,7 +193,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     for output in outputs:
         if output.outcome in DECISIVE:
             belief = belief.after(output.probe, output.target, output.outcome)
-    before = None
+    before, initial = None, belief
     for reading in readings:
         before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
     return Case(
@@ -178,6 +203,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
+        initial=initial,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(outputs),
@@ -195,6 +221,9 @@ def _list_causes(briefing: Briefing) -> list[Cause]:
         if cause.name in hidden:
             continue
         models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
+        if cause.name in ENDING:
+            dead = [each for each in briefing.causes if each.name == DEAD]
+            models = [Cause("", "", 0.0, kinds=each.kinds) for each in dead]
         causes += [
             replace(cause, kinds=each.kinds, breaks=each.breaks, shows=each.shows)
             for each in models

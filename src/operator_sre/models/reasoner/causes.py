@@ -17,6 +17,7 @@ from operator_sre.models.reasoner.outcomes import (
 
 __all__ = [
     "DEAD",
+    "ENDING",
     "GENERIC",
     "LIKE",
     "NEEDS_FAILURE",
@@ -37,19 +38,21 @@ VAGUE = frozenset({"wrong_answer"})
 DEAD = "process_dead"
 # Causes that show only after a start did not help.
 NEEDS_FAILURE = frozenset({"start_fails"})
+# Causes that end a process or leave it running. Where they end it, they break and show what the
+# cause of a dead process does.
+ENDING = frozenset(
+    {
+        *("data_unusable", "data_missing", "files_denied", "limit_reached"),
+        *("disk_full", "memory_used_up", "files_used_up"),
+    }
+)
 # A subject that describes the cause on the right describes by it where the left one can be, and
 # what that breaks and shows.
 LIKE: Mapping[str, str] = {
     **dict.fromkeys(
-        (
-            *("configuration_rejected", "data_unusable", "data_missing", "files_denied"),
-            *("limit_reached", "lock_file_left", "removed_from_cluster", "start_fails"),
-        ),
-        DEAD,
+        ("configuration_rejected", "lock_file_left", "removed_from_cluster", "start_fails"), DEAD
     ),
-    **dict.fromkeys(
-        ("listens_elsewhere", "credential_refused", "certificate_rejected"), "process_hung"
-    ),
+    "listens_elsewhere": "process_hung",
 }
 
 
@@ -73,8 +76,31 @@ _ANSWERS: Table = {"answers": 0.85, "closed": 0.11}
 _MUTE: Table = {"silent": 0.75, "closed": 0.17, "refused": 0.03, "answers": 0.04}
 _TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
 PREVENTED = 0.005
+NAMED_IN_LOG = 0.03
 _FELL: Table = {"dead": 0.96, "unknown": 0.02, "starting": 0.012}
 _REFUSES: Table = {"refused": 0.97, "answers": 0.004, "closed": 0.004, "silent": 0.012}
+
+
+_DECISIVE_LOG = {"errors": 0.03, "quiet": 0.02, "ended": 0.02, "unknown": 0.02}
+
+
+def _named_in_log(name: str, sentence: str, reason: str) -> Cause:
+    """Ends a process, prevents its start or fails its requests, for a reason that the log names.
+
+    Only people know what to do about it. It explains little when the log does not name it.
+    """
+    return Cause(
+        name=name,
+        sentence=sentence,
+        prior=NAMED_IN_LOG,
+        predicts=_predicts(
+            process={"dead": 0.55, "alive": 0.38, "starting": 0.04},
+            port={"refused": 0.5, "answers": 0.25, "closed": 0.15, "silent": 0.08},
+            sockets={"deaf": 0.5, "listening": 0.3, "waiting": 0.15},
+            limits={"unknown": 0.55, "room": 0.42},
+            log={reason: 0.9, **_DECISIVE_LOG},
+        ),
+    )
 
 
 def _prevent_start(name: str, sentence: str, reason: str) -> Cause:
@@ -91,7 +117,7 @@ def _prevent_start(name: str, sentence: str, reason: str) -> Cause:
             port=_REFUSES,
             sockets={"deaf": 0.95, "unknown": 0.04},
             limits={"unknown": 0.97},
-            log={reason: 0.9, "errors": 0.03, "quiet": 0.02, "ended": 0.02, "unknown": 0.02},
+            log={reason: 0.9, **_DECISIVE_LOG},
         ),
     )
 
@@ -199,10 +225,10 @@ GENERIC: tuple[Cause, ...] = (
     _prevent_start(
         "configuration_rejected", "its configuration is rejected, so it cannot start", "config"
     ),
-    _prevent_start("data_unusable", "the data on its disk is damaged", "corrupt"),
-    _prevent_start("data_missing", "a file or data that it needs to start is missing", "missing"),
-    _prevent_start("files_denied", "it may not use a file that it needs", "denied"),
-    _prevent_start("limit_reached", "it has reached a limit of processes or of file size", "limit"),
+    _named_in_log("data_unusable", "the data on its disk is damaged", "corrupt"),
+    _named_in_log("data_missing", "a file or data that it needs is missing", "missing"),
+    _named_in_log("files_denied", "it may not use a file that it needs", "denied"),
+    _named_in_log("limit_reached", "it has reached a limit of processes or of file size", "limit"),
     _prevent_start(
         "lock_file_left",
         "a lock or PID file says that it already runs, so it cannot start",

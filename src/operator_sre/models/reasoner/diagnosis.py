@@ -26,6 +26,8 @@ from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED, VAGUE
 from operator_sre.models.reasoner.evidence import (
     order_evidence,
     quote_reason,
+    report_change,
+    report_parts,
     report_unidentified,
     weigh_readings,
 )
@@ -252,7 +254,10 @@ def _summarise(case: Case) -> str:
     ranked = case.belief.rank()
     leader, chance = ranked[0]
     headline = f"{leader.target}: {leader.cause.sentence}"
-    reason = quote_reason(case, leader.target)
+    reason = (
+        f"{quote_reason(case, leader.target)}{report_parts(case, leader)}"
+        f"{report_change(case, leader.target)}"
+    )
     if chance >= SURE:
         targets = case.briefing.targets
         names = [

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 
-from operator_protocols.domain.change import describe_change
+from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
+from operator_protocols.domain.observation import Trouble
 from operator_sre.models.reasoner.belief import Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
-from operator_sre.models.reasoner.symptoms import REASONS
+from operator_sre.models.reasoner.symptoms import REASONS, WEAK_REASONS
 
-__all__ = ["Weighing", "order_evidence", "quote_reason", "report_unidentified", "weigh_readings"]
+__all__ = [
+    "Weighing",
+    "order_evidence",
+    "quote_reason",
+    "report_change",
+    "report_parts",
+    "report_unidentified",
+    "weigh_readings",
+]
 
 CANDIDATES_MAX = 3
 RULED_OUT_MAX = 4
@@ -23,7 +33,10 @@ HEADLINE_CHARS_MAX = 260
 POSSIBLE = 0.05  # candidates from this probability on are listed where no cause is identified
 # An outcome that a healthy target shows so seldom is evidence of a failure.
 ABNORMAL = 0.05
-PRINTED = 0.005  # what a failed action printed is always telling
+TELLS = 1.2  # a reading whose score is above this is telling
+LEAST = 1e-6
+OBSERVED = "observation"  # the source of changes that only a check has noticed
+SET = ("setting_", "version")  # readings that change only where somebody changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
@@ -36,27 +49,61 @@ class Weighing:
 
 
 def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
-    """All that was observed: the most telling reading and finding first, then the rest."""
+    """All that was observed: the most telling first, so that three lines make the case.
+
+    These are the reading that tells most, what somebody changed, and what a check found, or
+    another reading where the finding only says that nobody answers.
+    """
     seq = case.briefing.observation_seq
     violations = sorted(
         case.briefing.ticket.violations, key=lambda violation: violation.target != leader.target
     )
     findings = [Evidence(f"{each.target}: {each.detail}", seq) for each in violations]
+    is_plain = not violations or violations[0].trouble in (Trouble.REFUSED, Trouble.SILENCE)
     ranked = sorted(
-        (_rate(reading, leader, is_printed=printed), at, reading)
+        (_rate(case, reading, leader, is_printed=printed), at, reading)
         for printed, readings in ((True, case.outputs), (False, case.readings))
         for at, reading in enumerate(readings)
     )
-    telling = [_cite(reading) for (_, rarity), _, reading in ranked if rarity <= ABNORMAL]
+    telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    changes = [Evidence(describe_change(change), seq) for change in case.briefing.changes]
-    here = [
-        described
-        for change, described in zip(case.briefing.changes, changes, strict=True)
-        if change.target == leader.target
-    ]
-    first = [*telling[:1], *findings[:1], *here[:1], *telling[1:2]]
-    return tuple(dict.fromkeys((*first, *findings, *changes, *telling, *rest)))
+    # What somebody set comes before what followed from it, and what is near before the rest.
+    near = {leader.target, *(each.target for each in violations)}
+    ordered = sorted(
+        case.briefing.changes,
+        key=lambda change: (
+            change.target != leader.target,
+            change.target not in near,
+            not is_made(change),
+        ),
+    )
+    changes = [Evidence(describe_change(change), seq) for change in ordered]
+    made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
+    first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *telling[1:2]]
+    return tuple(dict.fromkeys((*first, *made[1:2], *findings, *changes, *telling, *rest)))
+
+
+def is_made(change: Change) -> bool:
+    """Whether somebody made it: what only a check noticed is often a consequence."""
+    return change.source != OBSERVED or change.name.startswith(SET)
+
+
+def report_parts(case: Case, leader: Suspect) -> str:
+    """What is wrong with the parts of a leader that has no process of its own, as a sentence."""
+    if any(reading.target == leader.target for reading in case.readings):
+        return ""
+    found = {
+        reading.target: f"{reading.target}: {reading.sentence}"
+        for reading in case.readings
+        if reading.probe == "process" and reading.outcome in ("dead", "stopped", "isolated")
+    }
+    return f" {'; '.join(found.values())}." if found else ""
+
+
+def report_change(case: Case, target: str) -> str:
+    """What somebody changed at the target before, as a sentence; "" for nothing."""
+    made = [each for each in case.briefing.changes if each.target == target and is_made(each)]
+    return f" Before that, {describe_change(made[0])}." if made else ""
 
 
 def quote_reason(case: Case, target: str) -> str:
@@ -119,7 +166,8 @@ def report_unidentified(case: Case) -> str:
         f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
     )
     parts = (
-        f"{leader.target}: cause not identified.{quote_reason(case, leader.target)}",
+        f"{leader.target}: cause not identified.{quote_reason(case, leader.target)}"
+        f"{report_parts(case, leader)}{report_change(case, leader.target)}",
         f"Candidates: {likely}." if likely else "",
         f"Ruled out: {excluded}." if excluded else "",
         f"Next: {'; '.join(_list_checks(case, leader.target))}.",
@@ -127,11 +175,39 @@ def report_unidentified(case: Case) -> str:
     return " ".join(filter(None, parts))
 
 
-def _rate(reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
-    """What sorts readings: those of the leader first, and of these the rarest."""
-    rarity = PRINTED if is_printed else HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
-    unread = reading.outcome == "unknown" and not is_printed
-    return reading.target != leader.target, 1.0 if unread else rarity
+def _rate(case: Case, reading: Reading, leader: Suspect, *, is_printed: bool) -> tuple[bool, float]:
+    """What sorts readings: those of the leader first, and of these what tells most.
+
+    A reading tells much when a healthy target hardly shows it, or when hardly another suspect does.
+    """
+    elsewhere = reading.target != leader.target
+    if is_printed:
+        return elsewhere, -math.inf
+    # That a process is young follows from what somebody did.
+    if reading.outcome in ("unknown", "starting"):
+        return elsewhere, 0.0
+    healthy = HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
+    if reading.outcome in REASONS and reading.outcome not in WEAK_REASONS:
+        return elsewhere, math.log(healthy)
+    expected, rival = (
+        max(LEAST, chance)
+        for chance in (
+            likelihood(leader, reading.probe, reading.target, reading.outcome),
+            _expect_without(case, leader, reading),
+        )
+    )
+    return elsewhere, -max(-math.log(healthy) / 2, math.log(expected / rival))
+
+
+def _expect_without(case: Case, leader: Suspect, reading: Reading) -> float:
+    """How likely a reading was before anything was asked, if the cause is another one here."""
+    others = [
+        (weight, likelihood(suspect, reading.probe, reading.target, reading.outcome))
+        for suspect, weight in case.initial.weights.items()
+        if suspect.cause.name != leader.cause.name and suspect.target == leader.target
+    ]
+    total = sum(weight for weight, _ in others)
+    return sum(weight * each for weight, each in others) / total if total else 1.0
 
 
 def _cite(reading: Reading) -> Evidence:

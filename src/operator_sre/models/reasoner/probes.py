@@ -258,7 +258,7 @@ class LimitsProbe:
 class DiskProbe:
     """Whether the disk of a target has free space."""
 
-    name, question, cost = "disk", "does its disk have free space?", 1.2
+    name, question, cost = "disk", "does its disk have free space?", 1.0
 
     def ask(self, target: Target) -> Action | None:
         """The disk of its data directory."""

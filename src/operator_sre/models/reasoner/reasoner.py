@@ -67,9 +67,17 @@ class Reasoner:
             if (answer := _ask_next(case)) is not None:
                 return answer
             case = focus(case)
-            if (remedy := choose(case)) is not None or not parts:
+            remedy = choose(case)
+            if _is_idle(remedy) and (answer := _ask_rest(case)) is not None:
+                return answer
+            if remedy is not None or not parts:
                 return _decide(case, remedy)
         return _repair_parts(case, parts)
+
+
+def _is_idle(remedy: Remedy | None) -> bool:
+    """Whether the agent waits or gives up, so that it has the time to ask for all the rest."""
+    return remedy is None or remedy.tool == PATIENCE
 
 
 def _decide(case: Case, remedy: Remedy | None) -> Answer:
@@ -104,8 +112,10 @@ def _repair_parts(whole: Case, parts: Sequence[Case]) -> Answer:
         if (answer := _ask_next(part)) is not None:
             return answer
         remedy = choose(part)
-        if remedy is not None and remedy.tool != PATIENCE:
+        if not _is_idle(remedy):
             return _decide(part, remedy)
+        if (answer := _ask_rest(part)) is not None:
+            return answer
         waiting += [(part, remedy)] if remedy is not None else []
     if waiting:
         return _decide(*waiting[0])
@@ -174,6 +184,23 @@ def _ask_next(case: Case) -> Answer | None:
     if telling:
         why = f"Most informative check ({bits:.2f} bits for its cost)"
     return _answer(case, f"{why}. {target.name}: {probe.question}", action)
+
+
+def _ask_rest(case: Case) -> Answer | None:
+    """What was not asked yet where the trouble is, the cheapest first."""
+    leader = case.belief.rank()[0][0]
+    rest = [each for each in case.remaining if each[1].name == leader.target]
+    if not rest and not any(reading.target == leader.target for reading in case.readings):
+        # It has no process of its own, as a cluster has none: its parts that fail are asked.
+        rest = [
+            each
+            for each in case.remaining
+            if each[1].name in case.failing_parts and each[0].cost <= CHEAP
+        ]
+    if not rest:
+        return None
+    probe, target, action = min(rest, key=lambda each: (each[0].cost, each[1].name, each[0].name))
+    return _answer(case, f"Complete the evidence. {target.name}: {probe.question}", action)
 
 
 def _answer(case: Case, then: str, *calls: Call) -> Answer:

@@ -125,7 +125,11 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "missing": _symptom(
         "a missing file or missing data",
         *(r"no such file", r"not a directory", r"\bENOENT\b", r"could not find the database"),
-        *(r"already been bootstrapped", r"missing (wal|data|file|dir\w*|manifest)"),
+        *(
+            r"already been bootstrapped",
+            r"ModuleNotFoundError",
+            r"missing (wal|data|file|dir\w*|manifest)",
+        ),
         in_log=True,
         in_words=False,
     ),
@@ -147,6 +151,9 @@ SYMPTOMS: Mapping[str, Symptom] = {
         *(r"requires an? (boolean|numeric|integer|real)", r"is outside the valid range"),
         *(r"invalid (config|setting|flag|option)", r"flag provided but not defined"),
         *(r"(failed|unable) to (parse|load).{0,60}(config|setting|file)", r"url scheme must be"),
+        *(r"JSONDecodeError", r"TOMLDecodeError", r"yaml: ", r"YAMLError", r"ScannerError"),
+        *(r"error (converting|parsing|unmarshal\w*)", r"syntax error in file", r"parse error"),
+        *(r"expected a .{1,40} but (got|found)", r"must be (at least|at most|positive|between)"),
         *(r"unexpected error setting up", r"conflicting (environment|flag|setting)"),
         in_log=True,
         in_words=False,

@@ -150,6 +150,14 @@ class Cluster:
             return denied[0].error
         return "" if any(reply.ok or reply.reached for reply in answers) else None
 
+    def membership(self) -> dict[str, str]:
+        """Who belongs to the cluster, by the member that has applied most."""
+        return {
+            f"member {self.name_of(member.id)}": f"{'learner' if member.learner else 'voter'} at"
+            f" {', '.join(member.peer_urls) or 'no address'}"
+            for member in self.members
+        }
+
     def name_of(self, id_: int) -> str:
         """The target with this id, else the name of the member, else the id."""
         for name, known in self._ids.items():

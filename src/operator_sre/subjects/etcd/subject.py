@@ -106,6 +106,10 @@ class EtcdCluster(BaseSubject):
                 for member in statuses
             )
         )
+        if cluster.members:
+            self.changes.note(
+                targets[-1].name, "members", cluster.membership(), self.settings.clock.now()
+            )
         seen = self._see(cluster, probed, beside)
         answers = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
         if members:  # the cluster comes behind all that were given

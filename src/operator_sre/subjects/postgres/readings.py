@@ -10,8 +10,18 @@ from pathlib import PurePath
 from typing import Any
 
 from operator_protocols.domain.observation import Seen, Value
+from operator_protocols.kit.changes import hide_secret
 
-__all__ = ["Scans", "compare", "differs", "rates", "readings_of", "scans_of", "words_of"]
+__all__ = [
+    "Scans",
+    "compare",
+    "configured_of",
+    "differs",
+    "rates",
+    "readings_of",
+    "scans_of",
+    "words_of",
+]
 
 NAMES_MAX = 5
 WORDS_MAX = 40
@@ -141,6 +151,18 @@ def readings_of(answers: Mapping[str, Any]) -> dict[str, Value]:
             if re.fullmatch(r"[A-Za-z_][\w.]*", name):
                 found["configuration_error_name"] = name
     return {reading: value for reading, value in found.items() if value is not None}
+
+
+def configured_of(answers: Mapping[str, Any]) -> dict[str, str] | None:
+    """Settings that somebody has set, accounts and databases, by name; None where unknown."""
+    parts = answers.get("configured")
+    if not isinstance(parts, Mapping):
+        return None
+    return {
+        f"{kind} {name}": hide_secret(str(name), str(value))
+        for kind, each in parts.items()
+        for name, value in (each or {}).items()
+    }
 
 
 def _list_names(names: Sequence[object]) -> str | None:

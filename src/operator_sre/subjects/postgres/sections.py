@@ -154,6 +154,44 @@ SELECT jsonb_build_object('pending', (
         SELECT name FROM pg_settings WHERE pending_restart ORDER BY name LIMIT 20) few))
 """
 
+# What somebody has set, and the accounts. A secret is not among what a role may read here, but for
+# that in the connection of a replica.
+_CONFIGURED = """
+SELECT jsonb_build_object(
+    'setting', (
+        SELECT jsonb_object_agg(name, coalesce(setting, '')) FROM pg_settings
+        WHERE source NOT IN ('default', 'override', 'client', 'session', 'environment variable')),
+    'account', (
+        SELECT jsonb_object_agg(rolname, concat_ws(', ',
+            CASE WHEN rolcanlogin THEN 'may log in' ELSE 'may not log in' END,
+            CASE WHEN rolsuper THEN 'superuser' END,
+            CASE WHEN rolreplication THEN 'replication' END,
+            CASE WHEN rolconnlimit >= 0 THEN 'at most ' || rolconnlimit || ' connections' END,
+            'password expires ' || rolvaliduntil,
+            'member of ' || (
+                SELECT string_agg(g.rolname, ' and ' ORDER BY g.rolname) FROM pg_auth_members m
+                JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = r.oid),
+            'set ' || array_to_string(rolconfig, ' and ')))
+        FROM pg_roles r WHERE rolname !~ '^pg_'),
+    'database', (
+        SELECT jsonb_object_agg(datname, concat_ws(', ',
+            CASE WHEN datallowconn THEN 'open' ELSE 'accepts no connections' END,
+            CASE WHEN datconnlimit >= 0 THEN 'at most ' || datconnlimit || ' connections' END,
+            'rights ' || datacl::text,
+            'set ' || (
+                SELECT string_agg(array_to_string(setconfig, ' and '), ' and ')
+                FROM pg_db_role_setting WHERE setdatabase = d.oid)))
+        FROM pg_database d),
+    'rights on', (
+        SELECT jsonb_object_agg(relname, rights) FROM (
+            SELECT n.nspname || '.' || c.relname AS relname, c.relacl::text AS rights
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.relacl IS NOT NULL AND c.oid >= 16384 ORDER BY 1 LIMIT 200) few),
+    'schema', (
+        SELECT jsonb_object_agg(nspname, coalesce(nspacl::text, 'usual rights'))
+        FROM pg_namespace WHERE nspname !~ '^pg_(toast|temp)'))
+"""
+
 # What a session, a role or the command line has set counts for more than a file, so that only
 # settings that come from a file or from nowhere are compared with it.
 _FILES = """
@@ -225,6 +263,7 @@ def sections(version: int, *, large_rows: int) -> Mapping[str, str]:
         # Reading the files marks the settings that wait for a restart, so this comes first.
         "files": _FILES.replace("{rules}", rules),
         "settings": _SETTINGS,
+        "configured": _CONFIGURED,
         "sizes": _SIZES,
         "checkpoints": _CHECKPOINTS if version >= CHECKPOINTER_SINCE else _CHECKPOINTS_BEFORE,
     }

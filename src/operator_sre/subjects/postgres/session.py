@@ -52,6 +52,8 @@ PROTOCOL = 196608  # 3.0
 TOO_MANY, NOT_NOW = "53300", ("57P01", "57P02", "57P03")
 DENIED = ("28", "3D")
 _TOO_MANY = ("too many clients", "too many connections", "connection slots are reserved")
+# The limit of one account or database: the server has room for all others.
+_OWN_LIMIT = ("too many connections for role", "too many connections for database")
 _NOT_NOW = ("is starting up", "is shutting down", "in recovery mode", "not accepting connections")
 _DENIED = (
     "authentication failed",
@@ -251,6 +253,8 @@ def _interpret(where: str, code: str, message: str) -> RefusedError:
     sentence = f"{where}: {line[:MESSAGE_CHARACTERS_MAX] or 'the connection was lost'}"
     if "refused" in words and not code:
         return RefusedError(Refusal.GONE, f"{where}: connection refused")
+    if any(sign in words for sign in _OWN_LIMIT):
+        return RefusedError(Refusal.DENIED, sentence)
     if code == TOO_MANY or any(sign in words for sign in _TOO_MANY):
         return RefusedError(Refusal.FULL, f"{where}: no connection is left")
     if code in NOT_NOW or any(sign in words for sign in _NOT_NOW):

@@ -21,7 +21,14 @@ from operator_sre.subjects.postgres.canary import (
     write_canary,
 )
 from operator_sre.subjects.postgres.invariants import invariants_of, symptoms_of, thresholds_of
-from operator_sre.subjects.postgres.readings import Scans, compare, rates, readings_of, scans_of
+from operator_sre.subjects.postgres.readings import (
+    Scans,
+    compare,
+    configured_of,
+    rates,
+    readings_of,
+    scans_of,
+)
 from operator_sre.subjects.postgres.rights import missing_right
 from operator_sre.subjects.postgres.sections import OF_OTHERS, VERSION_MIN, question, sections
 from operator_sre.subjects.postgres.session import (
@@ -144,6 +151,9 @@ class Postgres(BaseSubject):
             }
             role = session.connection.info.user
             blind |= {f"blind_{section}": missing_right(section, role) for section in OF_OTHERS}
+        configured = configured_of(answers)
+        if configured is not None:
+            self.changes.note(name, "server", configured, self.settings.clock.now())
         readings: dict[str, Value] = {
             "reachable": True,
             "up": True,

@@ -10,6 +10,7 @@ from operator_protocols.domain.observation import Seen, Trouble, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.kit.access import sentence_of
+from operator_protocols.kit.changes import hide_secret
 from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED
 from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
 from operator_protocols.kit.units import format_bytes
@@ -57,6 +58,8 @@ ERROR_KINDS = {
     "OOM": "no_space",
     "MISCONF": "no_space",
 }
+# What a sentinel was told of its primary.
+_WATCHED = ("quorum", "down-after-milliseconds", "failover-timeout", "parallel-syncs")
 ROLES = {"master": "primary", "slave": "replica"}
 # A store that answers with one of these is up. The first ones do not let us in; all but LOADING
 # of the others can be asked for more.
@@ -83,7 +86,7 @@ class StoreReport:
     """One observation of one store; a primary has the counts.
 
     `members` are the entries of the windows whose count differs from the count of the nodes,
-    `errors` how often clients got which kind of error.
+    `errors` how often clients got which kind of error, `configured` its settings and accounts.
     """
 
     seen: Seen
@@ -96,6 +99,7 @@ class StoreReport:
     members: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     counted: bool = False
     errors: Mapping[str, int] = field(default_factory=dict)
+    configured: Mapping[str, str] | None = None
 
     def reading(self, name: str) -> Value:
         """One of its readings, None when it has none of that name."""
@@ -158,11 +162,15 @@ async def _look(
     if word.startswith("LOADING"):
         return
     if target.kind == "sentinel":
-        more = await _ask_sentinel(wire)
-        found.append(StoreReport(Seen(target.name, {**readings, **more})))
+        more, configured = await _ask_sentinel(wire)
+        seen = Seen(target.name, {**readings, **more})
+        found.append(StoreReport(seen, configured=configured))
         return
-    info, role, config, time = await wire.ask_all(
-        [("INFO",), ("ROLE",), ("CONFIG", "GET", *SETTINGS), ("TIME",)]
+    info, role, config, time, settings, accounts = await wire.ask_all(
+        [
+            *(("INFO",), ("ROLE",), ("CONFIG", "GET", *SETTINGS), ("TIME",)),
+            *(("CONFIG", "GET", "*"), ("ACL", "LIST")),
+        ]
     )
     readings = {**readings, **store_readings(info, role, config)}
     if isinstance(info, ErrorReply):
@@ -170,7 +178,12 @@ async def _look(
     if not isinstance(time, list) or len(time) != 2:
         raise ValueError("the time is not reported")
     now_us = int(str(time[0])) * 1_000_000 + int(str(time[1]))
-    report = StoreReport(Seen(target.name, readings), now_us, errors=_errors_in(info))
+    report = StoreReport(
+        Seen(target.name, readings),
+        now_us,
+        errors=_errors_in(info),
+        configured=_read_configured(settings, accounts),
+    )
     found.append(report)
     if readings.get("role") == "primary":
         found.append(await _count(wire, report, sample))
@@ -227,10 +240,24 @@ def _errors_in(info: Reply) -> dict[str, int]:
     return found if lines else {}
 
 
-async def _ask_sentinel(wire: Wire) -> dict[str, Value]:
+def _read_configured(settings: Reply, accounts: Reply) -> dict[str, str] | None:
+    """Every setting and account, without secrets; None where it does not show them."""
+    if not isinstance(settings, list):
+        return None
+    found = {f"setting {name}": hide_secret(name, value) for name, value in _flat_pairs(settings)}
+    for account in accounts if isinstance(accounts, list) else ():
+        name, *words = str(account).removeprefix("user ").split()
+        hidden = [hide_secret("password", word) if word[0] in "#><!" else word for word in words]
+        found[f"account {name}"] = " ".join(hidden)
+    return found
+
+
+async def _ask_sentinel(wire: Wire) -> tuple[dict[str, Value], dict[str, str]]:
+    """Its readings, and what it watches with which settings."""
     reply = await wire.ask("SENTINEL", "MASTERS")
     rows = reply if isinstance(reply, list) else []
     readings: dict[str, Value] = {"primaries_watched": len(rows)}
+    configured: dict[str, str] = {}
     if rows and isinstance(rows[0], list):
         row = _pairs(rows[0])
         name = row.get("name", "")
@@ -243,7 +270,9 @@ async def _ask_sentinel(wire: Wire) -> dict[str, Value]:
         }
         quorum = await wire.ask("SENTINEL", "CKQUORUM", name)
         readings["quorum_error"] = quorum.text[:200] if isinstance(quorum, ErrorReply) else ""
-    return readings
+        configured = {f"{key} of {name}": row[key] for key in _WATCHED if key in row}
+    configured["primaries watched"] = str(len(rows))
+    return readings, configured
 
 
 async def _count(wire: Wire, report: StoreReport, sample: Sample) -> StoreReport:

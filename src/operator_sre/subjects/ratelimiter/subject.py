@@ -60,6 +60,7 @@ class RateLimiter(BaseSubject):
                 [target for target in targets if target.kind == "sentinel"], Sample(PREFIX, 0.0)
             ),
         )
+        now = self.settings.clock.now()
         common, counted = common_of(nodes), counted_by(nodes)
         # The stores last: if a node had lost one, it is lost here too, in the same check; and
         # what nodes say they counted must be there by now.
@@ -73,6 +74,9 @@ class RateLimiter(BaseSubject):
         )
         places = [target for target in targets if target.kind in STORES]
         stores = await self._observe_stores(places, sample)
+        for each in (*stores, *sentinels):
+            if each.configured is not None:
+                self.changes.note(each.seen.target, "server", each.configured, now)
         where = {place.name: f"{place.host}:{place.port}" for place in places}
         primary = primary_among(stores, where, nodes, sentinels)
         seen = {sentinel.seen.target: sentinel.seen for sentinel in sentinels}

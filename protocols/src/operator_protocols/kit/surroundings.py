@@ -1,0 +1,308 @@
+"""What a target on this machine runs with: limits, ports, arguments, settings and files.
+
+Every text is short and stays the same while nothing changes, so that two surveys can be compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from operator_protocols.domain.target import Process, Target
+from operator_protocols.kit.changes import hide_secret
+from operator_protocols.kit.machine import data_dir_of, is_running
+from operator_protocols.kit.units import format_bytes
+
+__all__ = ["Surroundings", "settings_in"]
+
+CONFIG_SUFFIXES = (".conf", ".cnf", ".ini", ".json", ".properties", ".toml", ".yaml", ".yml")
+CONFIG_BYTES_MAX = 256 * 1024
+SETTINGS_MAX = 400
+FILES_MAX, DEPTH_MAX = 1_500, 3
+ARGUMENTS_MAX = 60
+BESIDE_MAX = 30
+# What servers make and remove all the time.
+_PASSING = re.compile(
+    r"\.(pid|lock|sock|log|tmp|new|swp|opts)\b|temp|tmp|^\.s\.|^core\b|\.log$", re.I
+)
+_LINE = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*(?:[=:]\s*|\s+)(\S.*?)\s*$")
+_LIMITS = re.compile(
+    r"^Max (open files|processes|file size|address space|resident set|locked memory)\s+(\S+)", re.M
+)
+_DIGITS = re.compile(r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*")
+_LISTENS = "0A"
+
+
+@dataclass(slots=True)
+class _Known:
+    """The files of one target: their states, their largest sizes, and the folder they lie in."""
+
+    root: tuple[int, int]
+    paths: dict[str, Path]
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+class Surroundings:
+    """Surveys targets on this machine. It keeps which files it has seen, and nothing else."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._configs: dict[str, tuple[Path, ...]] = {}
+        self._parsed: dict[Path, tuple[tuple[int, ...], dict[str, str]]] = {}
+
+    def survey(self, target: Target) -> dict[str, dict[str, str]]:
+        """States by source: its process, its settings, its files. Never raises.
+
+        A source that cannot be read is missing. The process of a stopped target has no state.
+        """
+        if target.runs_at:
+            return {}
+        found: dict[str, dict[str, str]] = {}
+        running = target.process is not None and is_running(target.process)
+        if running and target.process is not None:
+            with contextlib.suppress(OSError, ValueError):
+                found["process"] = _read_process(target.process)
+            with contextlib.suppress(OSError, ValueError):
+                self._configs[target.name] = tuple(_list_named_files(target.process))
+        named = (*self._configs.get(target.name, ()), *_list_files_beside(target))
+        with contextlib.suppress(OSError, ValueError):
+            files = self._survey_files(target, named, running=running)
+            if files is not None:
+                found["files"] = files
+        configs = dict.fromkeys(named)
+        known = self._known.get(target.name)
+        if known is not None:
+            configs |= dict.fromkeys(known.paths.values())
+        settings = self._read_settings(
+            path for path in configs if path.suffix.lower() in CONFIG_SUFFIXES
+        )
+        if settings is not None:
+            found["settings"] = settings
+        return found
+
+    def _survey_files(
+        self, target: Target, named: Iterable[Path], *, running: bool
+    ) -> dict[str, str] | None:
+        """The owner, mode and kind of every file; None where they cannot be compared."""
+        states = {path.name: _describe(path) or "removed" for path in named}
+        if not target.data_dir:
+            return states or None
+        place = data_dir_of(target)
+        try:
+            here = place.stat()
+        except FileNotFoundError:
+            return None
+        root = here.st_dev, here.st_ino
+        known = self._known.get(target.name)
+        if known is None or (known.root != root and running):
+            known = _Known(root, dict(_list_files(place)))
+            self._known[target.name] = known
+        elif known.root != root:
+            return None  # its volume is mounted only while it runs
+        known.paths = {name: place / name for name in known.paths}
+        gone: list[str] = []
+        for name, path in known.paths.items():
+            states[name] = _describe(path)
+            if not states[name]:
+                gone.append(name)
+                continue
+            size = path.lstat().st_size
+            most = known.sizes.setdefault(name, size)
+            known.sizes[name] = max(size, most)
+            if 0 < size < most and path.is_file():
+                states[name] += f", cut from {format_bytes(most)} to {format_bytes(size)}"
+        for name in gone:
+            if _is_replaced(known.paths[name], known.paths):
+                del states[name], known.paths[name]
+        return {name: state or "removed" for name, state in states.items()}
+
+    def _read_settings(self, paths: Iterable[Path]) -> dict[str, str] | None:
+        """Every setting of these files, by its name and its file; None when none can be read."""
+        found: dict[str, str] = {}
+        read = 0
+        for path in paths:
+            try:
+                status = path.stat()
+                if not stat.S_ISREG(status.st_mode) or status.st_size > CONFIG_BYTES_MAX:
+                    continue
+                mark = (status.st_mtime_ns, status.st_size, status.st_ino)
+                known, settings = self._parsed.get(path, ((), {}))
+                if known != mark:
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    # Of what cannot be read any more, the settings are not gone one by one.
+                    content = f"content of {path.name}"
+                    try:
+                        settings = settings_in(text, path.name)
+                    except ValueError as problem:
+                        settings = {**settings, content: f"not valid: {problem}"}
+                    self._parsed[path] = mark, settings
+            except OSError:
+                settings = self._parsed.get(path, ((), {}))[1]
+            if settings:
+                found |= settings
+                read += 1
+        return found if read else None
+
+
+def settings_in(text: str, file: str) -> dict[str, str]:
+    """The settings of a text in one of the usual forms, secrets hidden; repeated ones numbered.
+
+    ValueError when it looks like JSON and is not.
+    """
+    found: dict[str, str] = {}
+    if text.lstrip()[:1] in ("{", "[") and file.endswith(".json"):
+        pairs = list(_flatten(json.loads(text), ""))[:SETTINGS_MAX]
+        return {f"{name} in {file}": hide_secret(name, value) for name, value in pairs}
+    if not text.strip():
+        raise ValueError("it is empty")
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is None or len(found) >= SETTINGS_MAX:
+            continue
+        name, value = match[1], match[2].partition(" #")[0].strip().strip("\"',")
+        key, count = f"{name} in {file}", 2
+        while key in found:
+            key, count = f"{name} ({count}) in {file}", count + 1
+        found[key] = hide_secret(name, value)
+    return found
+
+
+def _flatten(document: object, name: str) -> Iterator[tuple[str, str]]:
+    """Every value of a document, by the names that lead to it."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield from _flatten(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(document, list) and any(isinstance(each, dict) for each in document):
+        for at, value in enumerate(document):
+            yield from _flatten(value, f"{name}[{at}]")
+    else:
+        yield name, document if isinstance(document, str) else json.dumps(document)
+
+
+def _read_process(process: Process) -> dict[str, str]:
+    place = Path(f"/proc/{process.pid}")
+    state = {
+        f"limit of {name}": most for name, most in _LIMITS.findall((place / "limits").read_text())
+    }
+    state["user"] = _name_user(place.stat().st_uid)
+    words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")[:ARGUMENTS_MAX]
+    hidden = []
+    for before, word in pairwise(words):
+        name, equals, value = word.partition("=")
+        shown = f"{name}={hide_secret(name, value)}" if equals else word
+        is_value = before.startswith("-") and not word.startswith("-")
+        hidden.append(hide_secret(before, word) if is_value else shown)
+    state["arguments"] = " ".join(filter(None, hidden))
+    ports = sorted(_list_ports(place))
+    if ports:
+        state["listens on"] = ", ".join(map(str, ports))
+    return state
+
+
+def _list_ports(place: Path) -> set[int]:
+    """The TCP ports on which a process listens."""
+    sockets = set()
+    for entry in os.scandir(place / "fd"):
+        with contextlib.suppress(OSError):
+            link = str(Path(entry.path).readlink())
+            if link.startswith("socket:["):
+                sockets.add(link[8:-1])
+    ports = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), (place / "net" / name).open() as rows:
+            for row in rows:
+                words = row.split()
+                if len(words) > 9 and words[3] == _LISTENS and words[9] in sockets:
+                    ports.add(int(words[1].rpartition(":")[2], 16))
+    return ports
+
+
+def _list_named_files(process: Process) -> Iterator[Path]:
+    """The files that its command line names: configuration, passwords, certificates."""
+    place = Path(f"/proc/{process.pid}")
+    words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")[1:ARGUMENTS_MAX]
+    folder = (place / "cwd").readlink()
+    for word in words:
+        path = folder / (word.rpartition("=")[2] if word.startswith("-") else word)
+        with contextlib.suppress(OSError, ValueError):
+            if path.is_file() and not _PASSING.search(path.name):
+                yield path
+
+
+def _list_files_beside(target: Target) -> list[Path]:
+    """The configuration in the folder above the data, where that folder belongs to the target."""
+    place = Path(target.data_dir).parent
+    is_own = place.name == target.name or Path(target.log or "/").parent == place
+    if not target.data_dir or not is_own:
+        return []
+    try:
+        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    files = [Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False)]
+    return [file for file in files if not _PASSING.search(file.name)][:BESIDE_MAX]
+
+
+def _list_files(place: Path) -> Iterator[tuple[str, Path]]:
+    """Files and folders below a folder, the upper ones first, without what comes and goes."""
+    folders, count = [place], 0
+    for _ in range(DEPTH_MAX):
+        below: list[Path] = []
+        for folder in folders:
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError:
+                continue
+            for entry in entries:
+                if _PASSING.search(entry.name) or count >= FILES_MAX:
+                    continue
+                path = Path(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(path)
+                count += 1
+                yield str(path.relative_to(place)), path
+        folders = below
+
+
+def _describe(path: Path) -> str:
+    """The owner and mode of a file, and whether it is empty; "" when it is gone."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        return f"not readable ({problem.strerror})"
+    text = f"owner {_name_user(status.st_uid)}, mode {stat.S_IMODE(status.st_mode):04o}"
+    if stat.S_ISREG(status.st_mode) and not status.st_size:
+        text += ", empty"
+    return text
+
+
+def _is_replaced(path: Path, known: Mapping[str, Path]) -> bool:
+    """Whether a file of the same kind came in its place, as segments of a log follow each other."""
+    shape = _DIGITS.sub("#", path.name)
+    if shape == path.name:
+        return False
+    paths = {str(each) for each in known.values()}
+    try:
+        entries = list(os.scandir(path.parent))
+    except OSError:
+        return False
+    return any(
+        entry.path not in paths and _DIGITS.sub("#", entry.name) == shape for entry in entries
+    )
+
+
+def _name_user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
