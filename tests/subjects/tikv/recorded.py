@@ -96,6 +96,8 @@ class Recorded:
         self.metrics = True
         self.scraped = True
         self.prometheus_port = 0
+        self.unlisted: set[str] = set()
+        self.ghosts: list[int] = []
         self.asked: list[str] = []
         self.headers: list[str] = []
         self.tls: ssl.SSLContext | None = None
@@ -162,7 +164,10 @@ class Recorded:
             "leader": self._member(self.leader),
             "stores": self._listed(parse_qs(query).get("state", [])),
             "members": {
-                "members": [self._member(one.name) for one in self.pds],
+                "members": [
+                    *(self._member(pd.name) for pd in self.pds if pd.name not in self.unlisted),
+                    *({"name": "", "member_id": ghost} for ghost in self.ghosts),
+                ],
                 "leader": self._member(self.leader),
                 "etcd_leader": self._member(self.leader),
             },
@@ -183,6 +188,7 @@ class Recorded:
 
     def _listed(self, states: list[str]) -> dict[str, Any]:
         chosen = [one for one in self.stores if one.state != "Tombstone" or "2" in states]
+        chosen = [store for store in chosen if str(store.id) not in self.unlisted]
         return {"count": len(chosen), "stores": [self._store(one) for one in chosen]}
 
     def _store(self, said: StoreSaid) -> dict[str, Any]:

@@ -54,6 +54,7 @@ from operator_sre.subjects.tikv.options import METRICS_FROM, Options, options_fr
 from operator_sre.subjects.tikv.parts import (
     compare_parts,
     find_differing,
+    find_listed,
     find_needed,
     flag_readings,
     measure_skews,
@@ -245,13 +246,23 @@ def test_a_store_that_does_not_show_how_long_requests_take_is_not_called_quick()
             assert [found.health for found in one.check(look)] == [health]
 
 
+def test_a_part_that_may_be_listed_with_another_address_is_not_called_removed() -> None:
+    targets = [Target(name, kind) for name, kind in (("a", PD), ("b", PD), ("c", STORE))]
+    known = Members((Member("a", 1), Member("b", 2)))
+    assert find_listed(targets, known, [Store(1, "c:20160")]) == dict.fromkeys("abc", True)
+    assert find_listed(targets, Members((Member("a", 1),)), [])["b"] is False
+    elsewhere = Members((Member("a", 1), Member("pd-9", 2)))
+    assert find_listed(targets, elsewhere, [Store(1, "store-9:20160")]) == {}
+    assert find_listed(targets, None, None) == {}
+
+
 def test_invariants_have_sentences_and_a_grace_that_can_be_scaled() -> None:
     all_ = invariants_of(Options())
     kinds = {one.name: one.kinds for one in all_ if isinstance(one, PartInvariant)}
     assert len(kinds) == len(all_)
     assert {name for name, of in kinds.items() if of == (CLUSTER,)} == {
         *("pd_no_leader", "under_replicated", "regions_without_leader", "leader_imbalance"),
-        *("operator_stuck", "hot_region", "schedulers_idle"),
+        *("operator_stuck", "hot_region", "schedulers_idle", "ghost_member"),
     }
     assert {name for name, of in kinds.items() if of == (PROMETHEUS,)} == {"prometheus_down"}
     graces = {one.name: one.grace_s for one in all_}

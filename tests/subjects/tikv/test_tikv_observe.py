@@ -67,9 +67,24 @@ async def test_each_invariant_breaks_where_something_is_wrong_and_holds_again(
 
 async def test_every_invariant_is_provoked_here() -> None:
     told = {name for wrong in PROVOKED.values() for name, _ in wrong.breaks}
-    elsewhere = {"pd_no_leader", "prometheus_down", "log_oversized"}
+    elsewhere = {"pd_no_leader", "prometheus_down", "log_oversized", "not_listed", "ghost_member"}
     async with recorded() as cluster:
         assert {one.name for one in cluster.subject().invariants} == told | elsewhere
+
+
+async def test_a_part_that_was_removed_and_a_member_that_never_started_are_found() -> None:
+    async with recorded() as cluster:
+        subject = cluster.subject(stores=True)
+        _, found = await cluster.look(subject, ALL)
+        names = ("tikv-4", "tikv-5", "pd-1", "pd-2", "pd-3")
+        assert {found["not_listed", name].health for name in names} == {Health.HEALTHY}
+        assert found["ghost_member", "cluster"].health is Health.HEALTHY
+        cluster.unlisted, cluster.ghosts = {"pd-3", "4"}, [77]
+        _, found = await cluster.look(subject, ALL)
+        broken = {key for key, each in found.items() if each.health is Health.BROKEN}
+        assert {("not_listed", "tikv-4"), ("not_listed", "pd-3")} <= broken
+        assert found["not_listed", "tikv-5"].health is Health.HEALTHY
+        assert "77" in found["ghost_member", "cluster"].detail
 
 
 @pytest.mark.parametrize("state", ["Offline", "Tombstone"])

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from operator_evals.app.stage import Stage
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Campaign, Mind, Planned, variant_named
@@ -225,6 +226,7 @@ class Jobs:
     children: Children
     generates: bool = False
     stand_in: bool = False
+    stage: Stage | None = None
 
     async def run(self, planned: Planned, case: Case | None = None) -> TrialFacts:
         """One trial in a process of its own; of this `case`, where faults are generated."""
@@ -242,9 +244,13 @@ class Jobs:
             case=case,
             generates=self.generates,
             stand_in=self.stand_in,
+            staged=self.stage is not None,
         )
         try:
-            return await self.children.run(job)
+            if self.stage is None:
+                return await self.children.run(job)
+            async with self.stage.attend(Path(job.folder)):
+                return await self.children.run(job)
         finally:
             shutil.rmtree(Path(job.folder).parent, ignore_errors=True)
 

@@ -13,6 +13,7 @@ from operator_evals.app.campaigns import (
     ledger_folder,
     machine_of,
 )
+from operator_evals.app.stage import Stage, ahead_of
 from operator_evals.app.trial_process import Children
 from operator_evals.campaign import Campaign, Planned, Scenario, Variant, variant_named
 from operator_evals.campaign_file import variant_folders
@@ -189,6 +190,7 @@ class _Bench:
         self.machine = machine_of()
         self.known: dict[str, TrialFacts] = {}
         self.folder = Path()
+        self._stage = Stage(wanted.workers)
         self._held = held_alone(self._path, self.campaign.name)
         self._opened = open_database(self._path)
         self._database: Database | None = None
@@ -221,6 +223,7 @@ class _Bench:
             *(self._config, campaign, self._command, self.folder, ledgers, children),
             generates=True,
             stand_in=self._wanted.stand_in,
+            stage=self._stage,
         )
         return await jobs.run(planned, case)
 
@@ -236,7 +239,7 @@ class _Bench:
             scenarios=(self._scenario,),
             variants=(variant,),
             seeds={variant.name: 1},
-            parallel=self._wanted.workers,
+            parallel=self._wanted.workers + ahead_of(self._wanted.workers),
             interval_s=1.5,
             stable_s=4.0,
             hold_s=5.0,

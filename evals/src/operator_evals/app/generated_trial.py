@@ -71,10 +71,6 @@ class GeneratedFault:
         await asyncio.to_thread(scratch.mkdir, mode=0o700)
         inflictor = Inflictor(rig, scratch=scratch, stand_in=self._job.stand_in)
         self._inflictor = inflictor
-        case = self._job.case
-        if case is None:
-            case = generate(await inflictor.surface(), self._job.planned.seed)
-        self._case = case
         counting = self._counting
         self._view = ClientView(
             rig,
@@ -84,7 +80,12 @@ class GeneratedFault:
             scratch=scratch,
         )
         self._view.start()
-        await asyncio.sleep(BEFORE_S)
+        begins = self._clock.monotonic() + BEFORE_S
+        case = self._job.case
+        if case is None:
+            case = generate(await inflictor.surface(), self._job.planned.seed)
+        self._case = case
+        await asyncio.sleep(max(0.0, begins - self._clock.monotonic()))
         self._plays = [
             asyncio.create_task(self._play(number, each))
             for number, each in enumerate(case.injections)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from operator_evals.app.generated_trial import GeneratedFault, GeneratedWitness
+from operator_evals.app.stage import Staged
 from operator_evals.app.trial_agents import ControlOfTrial, Knowing, VariantAtWork
 from operator_evals.app.trial_facts import Counting, LedgerWitness, Watched, depot_of
 from operator_evals.app.trial_rig import FaultOfTrial, Job, RigOfTrial, config_of_trial
@@ -32,6 +33,8 @@ __all__ = ["Child", "Children", "main", "try_out"]
 GRACE_S = 45.0
 # What a rig and its end may take beside all that a campaign says.
 AROUND_S = 180.0
+# How long a rig that is ready may wait for its place.
+STAGE_S_MAX = 900.0
 LOG_CHARS_MAX = 600
 MODULE = "operator_evals.app.trial_process"
 
@@ -131,6 +134,7 @@ def _seconds_max(job: Job) -> float:
         + campaign.control_s
         + campaign.hold_s
         + AROUND_S
+        + (STAGE_S_MAX if job.staged else 0.0)
     )
 
 
@@ -172,7 +176,9 @@ async def _try_generated(
 ) -> TrialFacts:
     """Do a trial whose fault is generated."""
     fault = GeneratedFault(place, job, ledger.counting, app.clock)
-    working = Watched(VariantAtWork(app, job, place), ledger.counting)
+    working: Working = Watched(VariantAtWork(app, job, place), ledger.counting)
+    if job.staged:
+        working = Staged(working, Path(job.folder), job.campaign.well_s_max)
     cast = Cast(place, fault, working, GeneratedWitness(ledger, fault, app))
     return await run_trial(
         *(job.planned, job.campaign, cast, app.clock), began=job.began, follow=fault.follow

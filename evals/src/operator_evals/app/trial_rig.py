@@ -51,7 +51,7 @@ class Job:
     the operator is called, `models` its model section in operator.toml, `passes` the
     variables with their keys. `began` is when it was decided to do it, in monotonic seconds.
     Where it `generates` its fault, that is the `case`, or that of its seed; a `stand_in` has no
-    real servers.
+    real servers. `staged`: it waits for a place before anything is measured.
     """
 
     campaign: Campaign
@@ -65,6 +65,7 @@ class Job:
     case: Case | None = None
     generates: bool = False
     stand_in: bool = False
+    staged: bool = False
 
     @property
     def variant(self) -> Variant:

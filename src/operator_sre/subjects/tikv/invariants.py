@@ -59,6 +59,7 @@ def invariants_of(options: Options) -> Sequence[Invariant]:
     """All invariants, with the thresholds and grace ratio of one subject."""
     rules = (
         *(_store_down, _store_disconnected, _store_unreachable, _pd_down),
+        *(_not_listed, _ghost_member),
         *(_high_latency, _apply_lag, _peers_unreachable),
         *(_low_disk_space, _log_oversized, _scheduler_left, _target_missing),
         *(_clock_skew, _versions_differ),
@@ -166,6 +167,22 @@ def _pd_down(seen: Seen, options: Options) -> Opinion:
     if reachable is None:
         return NOT_OBSERVED
     return WELL if reachable else broken(str(seen.readings.get("error") or "does not answer"))
+
+
+@_rule("not_listed", "PD lists every store and every PD member.", CRITICAL, 30.0, STORE, PD)
+def _not_listed(seen: Seen, options: Options) -> Opinion | None:
+    listed = seen.readings.get("listed")
+    if listed is None:
+        return None  # PD does not answer, or it may be listed with another address
+    return WELL if listed else broken("PD does not list it: it was removed, or never joined")
+
+
+@_rule("ghost_member", "Every listed PD member has started.", WARNING, 60.0, CLUSTER)
+def _ghost_member(seen: Seen, options: Options) -> Opinion:
+    ghosts = seen.readings.get("ghosts")
+    if ghosts is None:
+        return unknown("PD does not list its members")
+    return broken(f"listed but never started: member {ghosts}") if ghosts else WELL
 
 
 @_rule(

@@ -26,6 +26,7 @@ from operator_sre.subjects.tikv.state import SILENT, UNHEARD, Members, Store
 __all__ = [
     "compare_parts",
     "find_differing",
+    "find_listed",
     "find_needed",
     "flag_readings",
     "measure_skews",
@@ -150,6 +151,27 @@ def pd_readings(
         if target_at([part], [member.name], member.addresses):
             readings["version"] = member.version
     return readings
+
+
+def find_listed(
+    targets: Sequence[Target], members: Members | None, stores: Sequence[Store] | None
+) -> dict[str, bool]:
+    """Whether PD lists each of these targets, by name; nothing where that is not certain.
+
+    While PD lists a part that is none of them, it may be one that is reached at another address.
+    """
+    found: dict[str, bool] = {}
+    pds = [target for target in targets if target.kind == PD]
+    started = [member for member in members.members if member.name] if members is not None else []
+    listed = [target_at(pds, [member.name], member.addresses) for member in started]
+    if started and all(listed):
+        found |= {target.name: target.name in listed for target in pds}
+    kept = [target for target in targets if target.kind == STORE]
+    if stores is not None:
+        names = names_of(stores, targets)
+        if all(store.id in names or store.state == "Tombstone" for store in stores):
+            found |= {target.name: target.name in names.values() for target in kept}
+    return found
 
 
 def pds_readings(seen: Sequence[Seen], leadership: Leadership, leader: str) -> dict[str, Value]:

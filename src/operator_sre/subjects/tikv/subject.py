@@ -41,6 +41,7 @@ from operator_sre.subjects.tikv.metrics import Scraped, StoreHistory, readings_a
 from operator_sre.subjects.tikv.options import options_from
 from operator_sre.subjects.tikv.parts import (
     compare_parts,
+    find_listed,
     find_needed,
     flag_readings,
     metrics_addresses,
@@ -224,11 +225,18 @@ class TikvCluster:
     ) -> list[Seen]:
         stores = {names[store.id]: store for store in self._stores if store.id in names}
         now, hottest = self._pd_time(), self._facts.hottest
+        listed = find_listed(
+            tuple(self._settings.targets()),
+            self._facts.members,
+            None if found.stores is None else self._stores,
+        )
         history = self._history.readings(stores, shown, self._settings.clock.monotonic())
         seen = []
         for part in parts:
             readings: dict[str, Value] = {"kind": part.kind, **beside.get(part.name, {})}
             report, store = self._reports.get(part.name), stores.get(part.name)
+            if part.name in listed:
+                readings["listed"] = listed[part.name]
             if part.kind == PD:
                 readings |= pd_readings(part, report, self._leader, self._facts.members)
                 readings |= flag_readings(readings, self._options)
@@ -267,6 +275,9 @@ class TikvCluster:
         readings: dict[str, Value] = {"kind": CLUSTER, "requests": requests}
         readings[CLIENT_VIEW] = UNCHECKED  # clients speak gRPC, and Operator HTTP
         readings |= pds_readings(seen, found, self._leader)
+        if self._facts.members is not None:
+            unstarted = [each for each in self._facts.members.members if not each.name]
+            readings["ghosts"] = ", ".join(str(each.id) for each in unstarted)
         if found.stores is None:
             readings["settled"] = False
             return {**readings, "error": found.error} if found.error else readings
