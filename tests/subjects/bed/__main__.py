@@ -19,14 +19,14 @@ from tests.subjects.bed.ways import WAYS
 METADATA = Path(__file__).with_name("metadata")
 
 
-async def run_ways(names: list[str], workers: int) -> list[Verdict]:
+async def run_ways(names: list[str], workers: int, kept_in: Path | None) -> list[Verdict]:
     chosen = [way for way in WAYS if not names or way.name in names]
     turns = asyncio.Semaphore(workers)
 
     async def run(number: int) -> Verdict:
         async with turns:
             # A process of its own, so that what one leaves behind troubles no other.
-            verdict = await asyncio.to_thread(lambda: asyncio.run(try_way(chosen[number])))
+            verdict = await asyncio.to_thread(lambda: asyncio.run(try_way(chosen[number], kept_in)))
             sys.stdout.write(f"{verdict.line}\n")
             sys.stdout.flush()
             return verdict
@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("way", nargs="*", help="named ways; without any, all of them")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--generated", type=int, default=0, help="so many generated faults instead")
+    parser.add_argument("--keep", type=Path, help="keep the records of each way in this folder")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", default="bed.db")
     given = parser.parse_args()
@@ -56,7 +57,7 @@ def main() -> int:
         return 2
     if given.generated:
         return run_generated(given.generated, given.seed, given.workers, given.database)
-    verdicts = asyncio.run(run_ways(given.way, given.workers))
+    verdicts = asyncio.run(run_ways(given.way, given.workers, given.keep))
     good = sum(verdict.good for verdict in verdicts)
     harm = sum(bool(verdict.harm) for verdict in verdicts)
     sys.stdout.write(f"{good} of {len(verdicts)} good, harm in {harm}\n")

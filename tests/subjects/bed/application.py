@@ -115,7 +115,8 @@ class Application:
 
 
 def log(line: str) -> None:
-    print(time.strftime("%H:%M:%S"), line, flush=True)
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stdout.flush()
 
 
 def serve(application: Application) -> None:

@@ -5,7 +5,6 @@ Its description is read as it is, so that what is measured is the agent with a d
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,26 +18,19 @@ from tests.subjects.bed.rig import bed_rig
 __all__ = ["DESCRIPTION", "plugin", "text_of"]
 
 DESCRIPTION = Path(__file__).with_name("bed.yaml")
-SECTIONS = ("TARGETS", "INVARIANTS", "CAUSES", "LEVERS", "RESTART")
+SECTIONS = ("TARGETS", "INVARIANTS", "CAUSES", "LEVERS")
 
 
 def text_of(**sections: str) -> str:
     """The description with these sections, each in its place."""
     text = DESCRIPTION.read_text(encoding="utf-8")
     for name in SECTIONS:
-        text = text.replace(f"#{name}#", sections.get(name.lower(), "[]" * (name == "RESTART")))
+        text = text.replace(f"#{name}#", sections.get(name.lower(), ""))
     return text
 
 
-def _options() -> Mapping[str, Any]:
-    """A file with the description of the rig, whose targets the rig knows."""
-    folder = Path(tempfile.mkdtemp(prefix="bed-"))
-    file = folder / "bed.yaml"
-    file.write_text(text_of(), encoding="utf-8")
-    return {"file": str(file)}
-
-
-_OPTIONS = _options()
+# The sections that are left out are comments, so that the file is a description as it is.
+_OPTIONS: Mapping[str, Any] = {"file": str(DESCRIPTION)}
 
 
 def _causes(options: Mapping[str, Any]) -> Sequence[Cause]:

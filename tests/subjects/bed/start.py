@@ -1,4 +1,4 @@
-"""`python -m tests.subjects.bed.start DIRECTORY TARGET`: what the owner of the bed restarts with."""
+"""`python -m tests.subjects.bed.start DIRECTORY TARGET`: restarts a part of the bed."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 import time
 import traceback
@@ -18,8 +19,8 @@ from tests.subjects.bed.ways import Way
 
 __all__ = ["Verdict", "try_way"]
 
-END_S_MAX = 180.0
-DETECT_S_MAX = 90.0
+END_S_MAX = 240.0
+DETECT_S_MAX = 120.0
 HOLD_S = 5.0
 POLL_S = 0.3
 
@@ -43,11 +44,15 @@ class Verdict:
         mark = "good" if self.good else "BAD "
         found = "; ".join(self.named) or "nothing"
         harm = f"  HARM {self.harm}" if self.harm else ""
-        return f"{mark} {self.way:30} {self.ending:12} {self.took_s:5.1f} s  {found}  {list(self.ran)}{harm} {self.problem}"
+        tail = f"{found}  {list(self.ran)}{harm} {self.problem}"
+        return f"{mark} {self.way:30} {self.ending:12} {self.took_s:5.1f} s  {tail}"
 
 
-async def try_way(way: Way) -> Verdict:
-    """Bring a bed up, break it, and watch until every ticket has ended."""
+async def try_way(way: Way, kept_in: Path | None = None) -> Verdict:
+    """Bring a bed up, break it, and watch until every ticket has ended.
+
+    The home of the operator is kept below `kept_in`, to read why a way ended badly.
+    """
     with tempfile.TemporaryDirectory(prefix="bed-") as place, contextlib.ExitStack() as kept:
         try:
             async with bed_in(Path(place)) as (bed, app):
@@ -61,6 +66,11 @@ async def try_way(way: Way) -> Verdict:
                     for each in app.store.conditions.of("bed")
                     if each.health.value != "healthy"
                 ]
+                if kept_in is not None:
+                    copy = kept_in / way.name
+                    shutil.rmtree(copy, ignore_errors=True)
+                    shutil.copytree(bed.config.home, copy, ignore=shutil.ignore_patterns("runner"))
+                    shutil.copy(bed.folder / "operator.log", copy)
                 return _judge(way, seen, before, bed.processes(), took_s, healthy=healthy)
         except Exception as problem:  # noqa: BLE001  the table says what became of each way
             trace = traceback.extract_tb(problem.__traceback__)[-1]
@@ -109,8 +119,6 @@ def _judge(
         if name not in mine and after.get(name) != pid
     ]
     harm += [f"{command} at {target}" for command, target in seen.commands if target not in mine]
-    if not way.repaired and seen.commands and ending != "repaired":
-        harm += [] if way.causes[0] in ("files_denied", "configuration_rejected") else []
     good = not harm and (ending == "repaired" if way.repaired else right and ending == "escalated")
     good = good or (not harm and not way.repaired and ending == "repaired")
     return Verdict(

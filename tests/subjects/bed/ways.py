@@ -1,4 +1,4 @@
-"""Named ways to break the bed: what is done, and which component and cause a diagnosis must name."""
+"""Named ways to break the bed, and which component and cause a diagnosis must name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +199,6 @@ async def _stop_worker(bed: Bed, kept: contextlib.ExitStack) -> None:
 
 async def _end_sshd(bed: Bed, kept: contextlib.ExitStack) -> None:
     os.kill(bed.box.sshd.pid, signal.SIGTERM)
-    subprocess.run(["pkill", "-9", "-P", str(bed.box.sshd.pid)], check=False)
 
 
 async def _fill_box(bed: Bed, kept: contextlib.ExitStack) -> None:
