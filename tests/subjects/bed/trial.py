@@ -55,7 +55,7 @@ async def try_way(way: Way, kept_in: Path | None = None) -> Verdict:
     """
     with tempfile.TemporaryDirectory(prefix="bed-") as place, contextlib.ExitStack() as kept:
         try:
-            async with bed_in(Path(place)) as (bed, app):
+            async with bed_in(Path(place), has_box=way.has_box) as (bed, app):
                 before = bed.processes()
                 began = time.monotonic()
                 await way.inject(bed, kept)

@@ -35,6 +35,11 @@ class Way:
     repaired: bool = False
     touches: tuple[str, ...] = ()
 
+    @property
+    def has_box(self) -> bool:
+        """Whether the host over ssh is broken."""
+        return self.name.startswith("box_")
+
 
 def _kill(*parts: str) -> Inject:
     async def inject(bed: Bed, kept: contextlib.ExitStack) -> None:

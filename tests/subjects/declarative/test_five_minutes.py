@@ -169,11 +169,11 @@ def _listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize("place", range(2))
+@pytest.mark.parametrize("place", range(3))
 def test_every_probe_in_the_reference_is_one(tmp_path: Path, place: int) -> None:
     reference = DOCUMENT.read_text().split("### Probes")[1].split("### Invariants")[0]
     found = [text for language, _, text in _BLOCK.findall(reference) if language == "yaml"]
-    assert len(found) == 2
+    assert len(found) == 3
     probes = "".join(f"  {line}\n" for line in found[place].splitlines())
     name = found[place].partition(":")[0]
     tried = described(
