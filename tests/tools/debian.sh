@@ -46,3 +46,8 @@ have() {
 have sshd usr/sbin/sshd 'tests over ssh' openssh-server libwrap0
 have busybox bin/busybox 'tests in containers' busybox-static
 have nginx usr/sbin/nginx 'the test of its pack' nginx
+# Larger ones, for the test bed of foreign systems: sh tests/tools/debian.sh bed
+if [ "${1:-}" = bed ]; then
+    have mariadb usr/sbin/mariadbd 'the test bed' mariadb-server-core libaio1 liblzo2-2 libnuma1 \
+        libsnappy1v5 liburing2
+fi

@@ -19,7 +19,7 @@ import pytest
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
 from operator_sre.subjects.declarative import cause, description, lever
-from operator_sre.subjects.declarative.description import PROBES
+from operator_sre.subjects.declarative.probes.kinds import PROBES
 from tests.contract.servers import unused_port
 from tests.e2e.home import Running
 from tests.e2e.waiting import eventually
@@ -169,11 +169,11 @@ def _listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize("place", range(2))
+@pytest.mark.parametrize("place", range(3))
 def test_every_probe_in_the_reference_is_one(tmp_path: Path, place: int) -> None:
     reference = DOCUMENT.read_text().split("### Probes")[1].split("### Invariants")[0]
     found = [text for language, _, text in _BLOCK.findall(reference) if language == "yaml"]
-    assert len(found) == 2
+    assert len(found) == 3
     probes = "".join(f"  {line}\n" for line in found[place].splitlines())
     name = found[place].partition(":")[0]
     tried = described(
@@ -208,7 +208,7 @@ def test_every_key_of_a_description_is_in_the_reference() -> None:
         *lever.LEVER_KEYS,
         *lever.PARAMETER_KEYS,
         *lever.REQUIRED_KEYS,
-        *(key for valid in PROBES.values() for key in valid),
+        *(key for kind in PROBES.values() for key in kind.keys),
     }
     assert [key for key in sorted(keys) if not re.search(rf"`{key}\b", text)] == []
     assert [kind for kind in PROBES if f"**{kind}**" not in text] == []

@@ -6,7 +6,7 @@ All of the file is understood, or the error names the line.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,24 +35,12 @@ from operator_sre.subjects.declarative.invariants import (
     read_expression,
 )
 from operator_sre.subjects.declarative.lever import Lever, read_levers
-from operator_sre.subjects.declarative.probes import (
-    certificate,
-    command,
-    dns,
-    host,
-    http,
-    machine,
-    prometheus,
-    redis,
-    sql,
-    tcp,
-)
+from operator_sre.subjects.declarative.probes.kinds import PROBES
 from operator_sre.subjects.declarative.probes.place import Probe
 
 __all__ = [
     "ACCESS_KEYS",
     "INVARIANT_KEYS",
-    "PROBES",
     "SECTIONS",
     "TARGET_KEYS",
     "DeclaredProbe",
@@ -68,21 +56,6 @@ TARGET_KEYS = (
     *("runs_at", "access"),
 )
 ACCESS_KEYS = tuple(Access.__dataclass_fields__)
-PROBES: Mapping[str, Sequence[str]] = {
-    "http": http.KEYS,
-    "tcp": tcp.KEYS,
-    "prometheus": prometheus.KEYS,
-    "command": command.KEYS,
-    "sql": sql.KEYS,
-    "redis": redis.KEYS,
-    "file": machine.FILE_KEYS,
-    "process": machine.PROCESS_KEYS,
-    "certificate": certificate.KEYS,
-    "dns": dns.KEYS,
-    "disk": host.DISK_KEYS,
-    "memory": host.MEMORY_KEYS,
-    "systemd": host.SYSTEMD_KEYS,
-}
 INVARIANT_KEYS = ("holds", "on", "for", "grace", "severity", "says", "causes")
 GRACE_S_MAX = 3599.0
 PROBE_TIMEOUT_S_MAX = 60.0
@@ -304,21 +277,6 @@ def _read_probes(
     root: Table, targets: tuple[Target, ...], folder: str
 ) -> tuple[DeclaredProbe, ...]:
     """All probes; every target needs one."""
-    readers: Mapping[str, Callable[[Table], Probe]] = {
-        "http": lambda table: http.read_http(table, folder),
-        "tcp": tcp.read_tcp,
-        "prometheus": lambda table: prometheus.read_prometheus(table, _read_access(table, folder)),
-        "command": lambda table: command.read_command_probe(table, folder),
-        "sql": sql.read_sql,
-        "redis": redis.read_redis,
-        "file": lambda table: machine.read_file(table, folder),
-        "process": lambda table: machine.read_process(table, folder),
-        "certificate": certificate.read_certificate,
-        "dns": dns.read_dns,
-        "disk": host.read_disk,
-        "memory": host.read_memory,
-        "systemd": host.read_systemd,
-    }
     probes = []
     for name, node in root.tables("probes", "a probe").items():
         table = Table(node, root.file, f"the probe {name!r}", (*PROBES, "on", "timeout"))
@@ -330,7 +288,11 @@ def _read_probes(
         bare = Table(Node({}, table.line, {}), root.file, f"{kind!r} of {table.place}")
         probe = DeclaredProbe(
             name=name,
-            probe=readers[kind](table.table(kind, *PROBES[kind]) or bare),
+            probe=PROBES[kind].read(
+                table.table(kind, *PROBES[kind].keys) or bare,
+                folder,
+                lambda inner: _read_access(inner, folder),
+            ),
             on=_read_on(table, targets),
             timeout_s=table.seconds("timeout", None, high=PROBE_TIMEOUT_S_MAX),
         )
