@@ -32,7 +32,7 @@ _NEWER = re.compile(r"-newer[aBcm][aBcmt]")
 _STARTS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _REASONS: dict[str, str] = {
     "-delete": "!-delete removes what it finds; without it, this only lists.",
-    "-files0-from": "A file would be read for the places to look in.",
+    "-files0-from": "The places to search would be read from a file.",
     "-fls": "!-fls writes a file; -ls prints the same.",
     "-fprint": "!-fprint writes a file; -print prints the same.",
     "-fprint0": "!-fprint0 writes a file; -print0 prints the same.",
@@ -65,13 +65,13 @@ def find(words: Sequence[str]) -> str | None:
             place += 2
         elif word in _STARTS:
             if word in ("-execdir", "-okdir"):
-                return f"{word} runs a command where a file lies; -exec runs it here."
+                return f"{word} runs a command in the directory of each file; -exec runs it here."
             end = _end(words, place + 1)
             if end is None:
                 return f"The command behind {word} is empty or does not end."
             place = end + 1
         else:
-            return _REASONS.get(word, f"The word {quote_word(word)} is not known to only look.")
+            return _REASONS.get(word, f"The word {quote_word(word)} is not known to only read.")
     return None
 
 

@@ -55,7 +55,7 @@ _REASONS: dict[str, str] = {
     "acl": "!ACL changes permissions.",
     "auth": "?AUTH carries a password.",
     "bgrewriteaof": "BGREWRITEAOF makes the server rewrite its log.",
-    "bgsave": "BGSAVE makes the server write its data out.",
+    "bgsave": "BGSAVE makes the server write its data to disk.",
     "client": "!CLIENT changes or closes connections.",
     "cluster": "!CLUSTER changes the cluster.",
     "config": "!CONFIG changes the server.",
@@ -79,7 +79,7 @@ _REASONS: dict[str, str] = {
     "psubscribe": "PSUBSCRIBE never ends.",
     "psync": "PSYNC starts a replication that never ends.",
     "replicaof": "!REPLICAOF replaces the data of the server with that of another.",
-    "save": "SAVE stalls the server while it writes its data out.",
+    "save": "SAVE stalls the server while it writes its data to disk.",
     "script": "!SCRIPT changes the scripts in the server.",
     "shutdown": "!SHUTDOWN stops the server.",
     "slaveof": "!SLAVEOF replaces the data of the server with that of another.",
@@ -89,8 +89,8 @@ _REASONS: dict[str, str] = {
     "sync": "SYNC starts a replication that never ends.",
     "touch": "TOUCH changes when a key was last used.",
     "unlink": "!UNLINK removes keys.",
-    "wait": "WAIT holds the connection until others have written.",
-    "waitaof": "WAITAOF holds the connection until others have written.",
+    "wait": "WAIT blocks the connection until replicas have acknowledged the writes.",
+    "waitaof": "WAITAOF blocks the connection until the writes are on disk.",
 }
 _ACL_SECRET = frozenset({"getuser", "list"})
 _SETTINGS_SECRET = (

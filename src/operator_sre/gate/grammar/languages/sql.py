@@ -50,7 +50,7 @@ _CHANGES: dict[str, str] = {
     "handler": "HANDLER reads a table directly, without a query.",
     "insert": "INSERT adds rows.",
     "into": "INTO stores the result instead of printing it.",
-    "lock": "LOCK takes locks that others wait for.",
+    "lock": "LOCK takes locks that block other sessions.",
     "merge": "MERGE changes rows.",
     "nextval": "A sequence would be advanced.",
     "outfile": "!OUTFILE writes a file on the server.",
@@ -64,7 +64,7 @@ _STATEMENTS: dict[str, str] = {
     "attach": "!ATTACH opens or creates another database file.",
     "begin": "A transaction may hold more than one statement.",
     "change": "!CHANGE redirects replication.",
-    "checkpoint": "CHECKPOINT makes the server write everything out.",
+    "checkpoint": "CHECKPOINT makes the server write all changed pages to disk.",
     "flush": "!FLUSH closes or empties what the server keeps open.",
     "kill": "!KILL terminates the session of a user.",
     "load": "!LOAD reads a file into the server.",
@@ -193,7 +193,7 @@ def _statement(tokens: list[str]) -> str | None:
     if first == "show":
         second = tokens[1] if len(tokens) > 1 else ""
         if not _is_name(second):
-            return "SHOW needs to say what."
+            return "SHOW needs an argument."
         if second == "grants" or (second == "create" and "user" in tokens[2:3]):
             return "?The rights of a user may be shown with the password."
         if second == "all" and tokens[2:] == []:

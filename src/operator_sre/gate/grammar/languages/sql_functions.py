@@ -107,7 +107,7 @@ FUNCTIONS: frozenset[str] = frozenset(
 ) - {"insert"} | frozenset(f"pg_stat_get_{name}" for name in _STATISTICS.split())
 
 REFUSED: dict[str, str] = {
-    "benchmark": "The function 'benchmark' only burns the server's time.",
+    "benchmark": "The function 'benchmark' only wastes processor time of the server.",
     "dblink": "!The function 'dblink' runs a statement on another server.",
     "dblink_exec": "!The function 'dblink_exec' runs a statement on another server.",
     "get_lock": "The function 'get_lock' takes a lock that others wait for.",
