@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_sre.subjects.ratelimiter.rig import server_path
 
 NODES, KEYS, LIMIT, WINDOW_S = 3, 200, 20, 600

@@ -20,10 +20,10 @@ from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 
 from operator_protocols.ports import Job
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.sandbox import Language, Limits, Script
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap
-from operator_sre.executor.spool import Spool
 
 SCRIPTS = {
     "bash": (Script(Language.BASH, "true\n"), ("/bin/bash", "-c", "true")),

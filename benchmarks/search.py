@@ -29,7 +29,7 @@ from operator_protocols.domain.command import CommandFilter, Query
 from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.clock import SystemClock
 from operator_sre.codec import to_json
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from operator_sre.store import Store, store_on
 from operator_sre.store.database import Connection, Maintained
 from operator_sre.store.store import database_at

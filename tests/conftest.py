@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_sre.processes.runner import launcher as _launching
 from tests.audit import watch
 from tests.e2e import warm

@@ -19,8 +19,8 @@ from operator_protocols.ports import Job
 from operator_sre.controls import TARGETS_NAMED_MAX, Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.docker import Address, Engine
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import HERE, Remotes, Shells
 from operator_sre.gate import Held, Way

@@ -21,7 +21,7 @@ from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.controls import Controls
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.host import CheckPort
 from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
 from tests.contract.workshop import DIAGNOSIS, MEND, Mend, Script, Workshop

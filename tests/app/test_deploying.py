@@ -23,7 +23,7 @@ from operator_lab.app.deployments import (
     deploy_up,
 )
 from operator_lab.app.rigs import check_rig, no_rig, parts_of, raise_rig, rigs_there_are
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_lab.rig import Make, attach
 from operator_lab.stacks.record import (
     COMPOSE,

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.errors import UsageError
-from operator_sre.app.workers import is_gone, this_worker
+from operator_sre.app.listeners import is_gone, this_worker
 from operator_sre.app.workflows import moment_of
 from tests.contract.clock import NOON
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.worker import Worker
+from operator_protocols.domain.watcher import Worker
 from operator_protocols.errors import UsageError
+from operator_sre.app.listeners import SILENT_S, list_workers
 from operator_sre.app.service import agent, run_worker, up
-from operator_sre.app.workers import SILENT_S, list_workers
 from operator_sre.engine import LocalEngine
 from tests.app.home import opened
 from tests.contract.samples import violation

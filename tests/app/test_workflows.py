@@ -23,8 +23,8 @@ from operator_protocols.domain.workflow import (
     workflow_of,
 )
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
+from operator_sre.app.listeners import this_worker
 from operator_sre.app.wiring import App
-from operator_sre.app.workers import this_worker
 from operator_sre.app.workflows import (
     LATE_S_MAX,
     StepOutlook,

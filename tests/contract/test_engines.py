@@ -15,7 +15,7 @@ import pytest
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.run import Answer, Ask, Escalate
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.domain.worker import Worker
+from operator_protocols.domain.watcher import Worker
 from operator_protocols.errors import MissingExtraError, UsageError
 from operator_protocols.ports import Backlog, Engine, Model, Workers
 from operator_sre.engine import ClusterEngine, LocalEngine

@@ -16,7 +16,7 @@ from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import LedgerDamagedError, StoreError
 from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, open_store_at
-from operator_sre.store.head import KeptHead, read_head
+from operator_sre.store.entries import KeptHead, read_head
 from operator_sre.store.maintenance import Maintenance
 from operator_sre.store.schema import LAYOUT
 from operator_sre.store.store import database_at

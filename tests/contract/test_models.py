@@ -13,9 +13,9 @@ from operator_protocols.domain.run import Answer, Ask, Briefing, Budget, Diagnos
 from operator_protocols.errors import ModelError
 from operator_protocols.ports import Model
 from operator_sre.agent.transcript import answer_from, answer_payload
+from operator_sre.models.baselines import Scripted
 from operator_sre.models.patience import Fallback, Patient
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.scripted import Scripted
 from tests.contract.clock import LeapingClock
 from tests.contract.samples import violation
 from tests.models.world import DEAD, WELL, World, briefing, target

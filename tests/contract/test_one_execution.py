@@ -17,8 +17,8 @@ from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate
 from tests.contract.actor import APPROVED, actors

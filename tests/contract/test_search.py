@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.command import CommandFilter, Query
 from operator_protocols.domain.entry import Draft, Entry, Kind
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from tests.contract.clock import HeldClock
 from tests.contract.doing import DONE, Doer
 from tests.contract.postgres import database_in

@@ -18,10 +18,9 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Address
 from operator_sre.executor.docker import Engine as Client
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
-from operator_sre.executor.transports.docker import DockerWire
-from operator_sre.executor.transports.kubectl import KubectlWire
+from operator_sre.executor.transports.docker import DockerWire, KubectlWire
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.places import Container, Host
 from operator_sre.executor.transports.remote import RemoteShell

@@ -16,8 +16,8 @@ from operator_protocols.domain.tool import Prepared, ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Preparing, Tool
 from operator_sre.clock import SystemClock
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.general import standard_tools
 from operator_sre.executor.tools.parameters import Invalid, validate

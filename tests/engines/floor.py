@@ -26,8 +26,8 @@ from operator_sre.clock import SystemClock
 from operator_sre.controls import Controls
 from operator_sre.engine import ClusterEngine, LocalEngine
 from operator_sre.executor import Executor
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile, Terms
 from operator_sre.monitor import Monitor

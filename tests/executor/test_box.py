@@ -14,8 +14,8 @@ from operator_protocols.domain.confinement import Ability, Confinement
 from operator_protocols.ports import Job
 from operator_sre.executor.box import TEMPORARY, box_words, why_no_box
 from operator_sre.executor.hidden import Hidden
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports import local
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.runner.wire import Bounds

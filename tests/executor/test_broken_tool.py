@@ -17,8 +17,8 @@ from operator_protocols.ports import Job
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
 from operator_sre.executor.execute import Recovering
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy
 from operator_sre.store import Store, open_store

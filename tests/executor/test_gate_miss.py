@@ -18,8 +18,8 @@ from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_sre.clock import SystemClock
 from operator_sre.enforcement import why_not_confined
 from operator_sre.executor import Executor
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy
 from operator_sre.gate.policy.rule import UNENFORCED, Decision

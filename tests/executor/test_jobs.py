@@ -13,9 +13,8 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process
-from operator_sre.executor.jobs import RunningJobs
+from operator_sre.executor.jobs import RunningJobs, Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims

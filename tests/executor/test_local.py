@@ -11,13 +11,13 @@ import pytest
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import (
     OUTPUT_BYTES_MAX,
     PreparedProgram,
     Program,
     Programs,
 )
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import (
     ENVIRONMENT,
     SHELL,

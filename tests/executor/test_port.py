@@ -9,8 +9,8 @@ import pytest
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.target import Target
-from operator_sre.executor.tools import port as port_module
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools import host as port_module
+from operator_sre.executor.tools.host import CheckPort
 from tests.contract.servers import Behave, closes, hangs, http, resets, says, serving, unused_port
 from tests.executor.jobs import new_job
 

@@ -21,8 +21,8 @@ from operator_protocols.ports import Job
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
 from operator_sre.executor.execute import Recovery, is_abandoned
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.gate import Gate, Policy
 from operator_sre.processes.identity import process_of

@@ -16,8 +16,8 @@ from operator_protocols.domain.verdict import Level
 from operator_protocols.ports import Job
 from operator_sre.enforcement import why_not_confined
 from operator_sre.executor.hidden import Hidden
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.gate import Policy
 from operator_sre.gate.judge import judge

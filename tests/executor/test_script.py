@@ -11,10 +11,10 @@ from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory, FailureCategory
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.sandbox import Limits, Script
 from operator_sre.executor.scripts import Validation
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.script import ExecuteScript
 from tests.executor.jobs import new_job
 from tests.executor.sandbox.boxes import bubblewrap

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import Action
-from operator_sre.executor import spool as spools
+from operator_sre.executor import jobs as spools
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from tests.executor.jobs import run_in
 

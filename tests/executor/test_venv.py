@@ -13,8 +13,8 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.executor.venv import (
     active_venv,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from operator_lab.manifest import HOST, Layout, Manifest
-from operator_lab.ports import is_taken, listening, listens
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import is_taken, listening, listens, reserve_ports
 from operator_lab.startup import answers, wait_ready
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process

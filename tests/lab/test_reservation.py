@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab import reservation
+from operator_lab import ports
 from operator_lab.manifest import HOST
-from operator_lab.ports import is_taken
-from operator_lab.reservation import ReservePorts, reserve_ports
+from operator_lab.ports import ReservePorts, is_taken, reserve_ports
 from operator_lab.rig import Rig
 from operator_protocols.domain.rig import LoadSpec
 from operator_protocols.errors import RigError
@@ -32,7 +31,7 @@ NOBODY = 65534
 # Takes ports until its input ends, and prints them.
 _HOLDER = """
 import sys
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 sys.stdin.readline()
 with reserve_ports([str(number) for number in range(int(sys.argv[1]))]) as reserved:
     print(*reserved.ports.values(), flush=True)
@@ -43,7 +42,7 @@ with reserve_ports([str(number) for number in range(int(sys.argv[1]))]) as reser
 @pytest.fixture(params=[True, False], ids=["by name", "by UDP port"])
 def reserve(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ReservePorts:
     """Both ways to hold a port."""
-    monkeypatch.setattr(reservation, "_HAS_ABSTRACT_NAMES", request.param)
+    monkeypatch.setattr(ports, "_HAS_ABSTRACT_NAMES", request.param)
     return reserve_ports
 
 
@@ -52,7 +51,7 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
     """Only ten ports are left to choose from."""
     with reserve_ports([str(number) for number in range(10)]) as reserved:
         places = tuple(reserved.ports.values())
-    monkeypatch.setattr(reservation, "_places", lambda: list(places))
+    monkeypatch.setattr(ports, "_places", lambda: list(places))
     return places
 
 
@@ -83,7 +82,7 @@ def test_ports_are_not_those_of_outgoing_connections_where_others_are_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: str, lowest: int, highest: int
 ) -> None:
     (tmp_path / "range").write_text(kernel)
-    monkeypatch.setattr(reservation, "_KERNEL_RANGE", tmp_path / "range")
+    monkeypatch.setattr(ports, "_KERNEL_RANGE", tmp_path / "range")
     with reserve_ports(_names(100)) as reserved:
         assert lowest <= min(reserved.ports.values())
         assert max(reserved.ports.values()) <= highest
@@ -173,7 +172,7 @@ def test_a_reservation_ends_when_its_process_is_killed(
         holder.stdin.write("go\n")
         holder.stdin.flush()
         port = int(holder.stdout.readline())
-        monkeypatch.setattr(reservation, "_places", lambda: [port])
+        monkeypatch.setattr(ports, "_places", lambda: [port])
         with pytest.raises(RigError):
             reserve_ports(["mine"])
         holder.kill()

@@ -15,7 +15,7 @@ import pytest
 
 from operator_lab.manifest import HOST, LOAD, own_home
 from operator_lab.plan import alone_in, take
-from operator_lab.reservation import Reservation, reserve_ports
+from operator_lab.ports import Reservation, reserve_ports
 from operator_lab.rig import Rig, RunState
 from operator_lab.startup import answers, raise_rig, retire
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab import volumes
+from operator_lab import limits
+from operator_lab.limits import drain, fill, is_full, mount_volumes, sized_volumes
 from operator_lab.manifest import Manifest, Volumes, read_manifest
 from operator_lab.ports import is_taken
 from operator_lab.rig import Rig
-from operator_lab.volumes import drain, fill, is_full, mount_volumes, sized_volumes
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
@@ -209,7 +209,7 @@ async def test_who_gave_up_on_a_slow_start_and_was_killed_leaves_nothing(tmp_pat
 async def test_without_root_a_volume_is_private_to_the_rig(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operator_lab.volumes.is_root", lambda: False)
+    monkeypatch.setattr("operator_lab.limits.is_root", lambda: False)
     spec = RigSpec("tiny", (town_node("ash", volume_mb=VOLUME_MB),))
     rig = await up(spec, owned=False)
     if why := rig.unable("ash", Ability.FILL):
@@ -237,8 +237,8 @@ async def test_where_nothing_can_be_mounted_a_volume_is_a_directory(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("operator_lab.volumes.is_root", lambda: True)
-    monkeypatch.setattr("operator_lab.volumes.mount", refuse)
+    monkeypatch.setattr("operator_lab.limits.is_root", lambda: True)
+    monkeypatch.setattr("operator_lab.limits.mount", refuse)
     rig = await up(RigSpec("tiny", (town_node("ash", volume_mb=VOLUME_MB),)))
     assert rig.manifest().volumes is Volumes.PLAIN
     why = rig.unable("ash", Ability.FILL)
@@ -279,7 +279,7 @@ def test_whoever_takes_the_room_first_helps_to_fill(
         grow(file, start, size)
 
     monkeypatch.setattr(os, "posix_fallocate", contended)
-    monkeypatch.setattr(volumes, "_free_bytes", lambda _: 1000 * page - filler.stat().st_size)
+    monkeypatch.setattr(limits, "_free_bytes", lambda _: 1000 * page - filler.stat().st_size)
     fill(tmp_path, left_bytes=0)
     assert 890 * page < filler.stat().st_size <= 900 * page
 

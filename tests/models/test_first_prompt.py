@@ -15,9 +15,9 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
+from operator_sre.models.fence import estimate_tokens
 from operator_sre.models.offers import near_targets, offers, possible_causes
 from operator_sre.models.prompt import conversation
-from operator_sre.models.tokens import estimate_tokens
 from tests.app.home import opened
 from tests.contract.clock import NOON
 

@@ -23,9 +23,9 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.errors import MissingExtraError, ModelError, UsageError
 from operator_sre.agent.transcript import answer_from, answer_payload
+from operator_sre.models.baselines import Scripted
 from operator_sre.models.patience import Breaker, Fallback, Patient
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.scripted import Scripted
 from operator_sre.models.summaries import (
     Completion,
     ModelSummariser,

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.host import CheckPort
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Policy, judge
 from operator_sre.models.reasoner.outcomes import HEALTHY

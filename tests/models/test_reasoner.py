@@ -20,7 +20,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.tool import ToolSpec
 from operator_sre.agent.progress import ARRIVED
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.host import CheckPort
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.reasoner.belief import first_belief
 from operator_sre.models.reasoner.case import Case, Reading, case_from

@@ -26,7 +26,7 @@ from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.ports import Model
 from operator_sre.agent import Conclusion, Run
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.host import CheckPort
 from tests.contract.clock import NOON
 from tests.contract.samples import proof, ticket, violation
 

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 import valkey
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from tests.e2e.warm import NODE, Forked, Warm, shared_warm
 from tests.leaks import outlives_test
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from operator_ratelimiter.logs import Sparse
+from operator_ratelimiter.__main__ import Sparse
 from operator_ratelimiter.settings import Live, Settings
 from operator_ratelimiter.tally import KeyTally, Tally
 

@@ -21,8 +21,7 @@ from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Move, MoveKind
 from operator_protocols.domain.token import Role, Token
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.domain.watcher import Watch, Watcher
-from operator_protocols.domain.worker import Worker
+from operator_protocols.domain.watcher import Watch, Watcher, Worker
 from operator_protocols.domain.workflow import StepNote, WorkflowState
 from operator_protocols.ports import Clock, Condition
 from operator_sre.codec import to_json

@@ -21,13 +21,13 @@ from operator_sre.store.commands import (
     COMMAND_COLUMNS,
     COMMAND_FIELDS,
     StoredCommands,
+    StoredPatterns,
     command_from,
     command_where,
     end_command,
     refuse_command,
     start_command,
 )
-from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.search import StoredSearch
 from operator_sre.store.textindex import FtsIndex, Phrase
 from tests.contract.clock import NOON, HeldClock

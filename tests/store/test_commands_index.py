@@ -16,7 +16,7 @@ import pytest
 
 from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.entry import Draft, Kind
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from operator_sre.store import Store, open_store
 from operator_sre.store.indexer import STEP_ENTRIES, Indexer
 from operator_sre.store.sqlite import SqliteDatabase

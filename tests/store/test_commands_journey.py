@@ -9,7 +9,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.run import Answer, Finish
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 
 pytestmark = pytest.mark.asyncio

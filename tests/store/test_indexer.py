@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from operator_sre.store import Store, indexer, open_store, open_store_at
 from operator_sre.store.database import Connection, Maintained
 from operator_sre.store.indexer import APART_ENTRIES, STEP_ENTRIES, Indexer, IndexProcess, fill

@@ -9,14 +9,19 @@ import pytest
 
 from operator_protocols.errors import StoreError, UsageError
 from operator_sre.store.database import Connection
-from operator_sre.store.migrations import (
+from operator_sre.store.schema import (
+    LAYOUT,
     MIGRATIONS,
+    RELEASED,
+    SCHEMA,
+    SCHEMA_VERSION,
+    Layout,
     Migrated,
     Migration,
+    layout_of,
     migrate,
     must_be_current,
 )
-from operator_sre.store.schema import LAYOUT, RELEASED, SCHEMA, SCHEMA_VERSION, Layout, layout_of
 from tests.store.life import Estate, quietly
 
 Words = Callable[[str], str]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.entry import Draft, Kind
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 from operator_sre.store import Store, open_store, sqlite
 from operator_sre.store.indexer import Indexer
 from operator_sre.store.sqlite import (

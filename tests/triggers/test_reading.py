@@ -12,8 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.health import Severity
-from operator_sre.triggers.notification import ALERTS_MAX, SentAlert, UnreadableError, read_body
-from operator_sre.triggers.trigger import FIELDS, Trigger
+from operator_sre.triggers.trigger import (
+    ALERTS_MAX,
+    FIELDS,
+    SentAlert,
+    Trigger,
+    UnreadableError,
+    read_body,
+)
 from tests.contract.clock import NOON
 from tests.triggers.payloads import ALERTMANAGER, JSON, webhook, webhook_alert
 

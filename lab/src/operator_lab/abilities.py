@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from operator_lab import limits, volumes
+from operator_lab import limits
 from operator_lab.handle import Handle
 from operator_lab.manifest import LINKS, Volumes
 from operator_lab.plan import aside
@@ -125,12 +125,12 @@ class Breakable(Handle):
     async def fill(self, target: str, *, left_bytes: int = 0) -> None:
         """Leave only so much room in the volume of a target."""
         volume = self._volume(target)
-        await _at_disk(volume, partial(volumes.fill, volume, left_bytes=left_bytes))
+        await _at_disk(volume, partial(limits.fill, volume, left_bytes=left_bytes))
 
     async def drain(self, target: str) -> None:
         """Give back what was used up."""
         volume = self._volume(target)
-        await _at_disk(volume, partial(volumes.drain, volume))
+        await _at_disk(volume, partial(limits.drain, volume))
 
     async def limit(
         self,
@@ -214,7 +214,7 @@ class Breakable(Handle):
         is_filled = is_limited = False
         if spec.volume_mb and manifest.volumes is not Volumes.PLAIN:
             with contextlib.suppress(OSError):
-                is_filled = volumes.is_full(layout.data(spec))
+                is_filled = limits.is_full(layout.data(spec))
         if process is not None and manifest.supervisor is not None and limits.AVAILABLE:
             is_limited = limits.is_lowered(process, manifest.supervisor)
         seen = {

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from operator_lab.abilities import Breakable
 from operator_lab.handle import ProcessStatus, RigStatus, RunState, manifest_of
-from operator_lab.reservation import ReservePorts, reserve_ports
+from operator_lab.ports import ReservePorts, reserve_ports
 from operator_lab.stacks.record import is_stack
 from operator_lab.startup import raise_rig, retire
 from operator_protocols.domain.rig import RigSpec

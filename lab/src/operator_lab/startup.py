@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from operator_lab.limits import mount_volumes, sized_volumes
 from operator_lab.load import STATS_FILE
 from operator_lab.manifest import (
     HOST,
@@ -37,10 +38,8 @@ from operator_lab.plan import (
     take,
     unprivileged_user,
 )
-from operator_lab.ports import is_taken, listens
-from operator_lab.reservation import ReservePorts
+from operator_lab.ports import ReservePorts, is_taken, listens
 from operator_lab.rules import read_applied
-from operator_lab.volumes import mount_volumes, sized_volumes
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError

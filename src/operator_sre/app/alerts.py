@@ -17,9 +17,8 @@ from operator_protocols.errors import ConfigError, NotFoundError, OperatorError,
 from operator_protocols.ports import Plugin, SubjectSettings
 from operator_sre.app.listeners import is_loopback
 from operator_sre.app.secret_store import read_secret
-from operator_sre.triggers.notification import UnreadableError, read_body
 from operator_sre.triggers.subject import AlertedSubject
-from operator_sre.triggers.trigger import SKEW_S_MAX, Trigger, refusal
+from operator_sre.triggers.trigger import SKEW_S_MAX, Trigger, UnreadableError, read_body, refusal
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

@@ -19,24 +19,26 @@ from operator_sre.app.persons import myself, signed_in
 from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.ledger.history.patterns import category_of_line, learn, rank_patterns
-from operator_sre.ledger.history.query import parse_query
 from operator_sre.ledger.history.statistics import (
     FailureGroup,
     FailurePattern,
     Tally,
     failure_groups,
     failure_patterns,
+    parse_query,
     success_patterns,
     tallies,
 )
 from operator_sre.ledger.history.templates import (
+    VenvViolation,
     action_of,
     fill,
     fits,
     placeholders_of,
     quotes_a_placeholder,
+    venv_of,
+    venv_violations,
 )
-from operator_sre.ledger.history.venvs import VenvViolation, venv_of, venv_violations
 
 if TYPE_CHECKING:
     # Readers of the history do not load the gate and the executor.

@@ -366,9 +366,8 @@ def is_offline(name: str) -> bool:
 def _offline_model(config: Config, name: str) -> Model:
     """The reasoner, what says what was written down, and what understands nothing."""
     from operator_sre.agent.transcript import answer_from
-    from operator_sre.models.baselines import RandomCalls, RestartEverything
+    from operator_sre.models.baselines import RandomCalls, RestartEverything, Scripted
     from operator_sre.models.reasoner import Reasoner
-    from operator_sre.models.scripted import Scripted
 
     kind, _, seed = name.partition(":")
     if name == REASONER:

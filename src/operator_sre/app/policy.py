@@ -246,7 +246,7 @@ def rule_fields(rule: PolicyRule) -> dict[str, Any]:
 
 def explain_policy(config: Config, text: str) -> Explained:
     """The rule with this id or place, or the verdict of the policy on a command."""
-    from operator_sre.app.answers.rules import rule_at
+    from operator_sre.app.answers.texts import rule_at
     from operator_sre.gate.policy.load import commands_of
 
     policy = policy_in_force(config)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.commands import follow_abandoned
 from operator_sre.app.confirmations import follow_confirmations
+from operator_sre.app.listeners import introduce_worker, stay_known
 from operator_sre.app.notices import send_notices
 from operator_sre.app.policy import follow_policy, record_overrides
 from operator_sre.app.telemetry import Watches, send_heartbeats, send_spans, serve_metrics
 from operator_sre.app.wiring import App
-from operator_sre.app.workers import introduce_worker, stay_known
 from operator_sre.app.workflows import follow_workflows
 from operator_sre.config import reread_subjects
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.worker import Worker
+    from operator_protocols.domain.watcher import Worker
     from operator_protocols.ports import Engine
     from operator_sre.monitor import WatchStats
 

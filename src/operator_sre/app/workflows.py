@@ -37,11 +37,11 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_sre.act import Request, WhenBusy, act
+from operator_sre.app.listeners import is_gone, this_worker
 from operator_sre.app.persons import myself, signed_in
 from operator_sre.app.policy import record_overrides
 from operator_sre.app.redaction import redacted_watch
 from operator_sre.app.wiring import App
-from operator_sre.app.workers import is_gone, this_worker
 from operator_sre.codec import from_json, to_json
 from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor.workflows import Carrier, StepAction, StepResult, order_of, read_workflow

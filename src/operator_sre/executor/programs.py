@@ -15,8 +15,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import ExecutorError
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
-from operator_sre.executor.jobs import RunningJobs
-from operator_sre.executor.spool import Spool
+from operator_sre.executor.jobs import RunningJobs, Spool
 from operator_sre.processes.identity import boot_time
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
 from operator_sre.processes.runner.client import RunnerClient

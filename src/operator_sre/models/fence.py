@@ -6,7 +6,23 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-__all__ = ["Fence", "clean", "redact_whole", "shorten"]
+__all__ = [
+    "Fence",
+    "clean",
+    "estimate_tokens",
+    "redact_whole",
+    "shorten",
+]
+
+# Words of up to nine letters, single digits, pairs of signs, line ends: about what byte-pair
+# tokenizers make of prompts with JSON, times and numbers (Qwen2.5: within 12 % on our prompts).
+_TOKEN = re.compile(r"[A-Za-z]{1,9}|[0-9]|[^\w\s]{1,2}|_|\n+|[^\x00-\x7f]")
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens the text has."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
 
 BOUNDARY_CHARS = 20
 # How much is searched for secrets before anything is cut; what an action says is far shorter.

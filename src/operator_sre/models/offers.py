@@ -14,8 +14,8 @@ from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_sre.models.fence import estimate_tokens
 from operator_sre.models.reasoner.causes import GENERIC, VAGUE
-from operator_sre.models.tokens import estimate_tokens
 
 __all__ = [
     "DIAGNOSE",

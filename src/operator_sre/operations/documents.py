@@ -23,8 +23,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import CheckResult, Observation, Value
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, Spent
-from operator_protocols.domain.run_record import RunRecord
+from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, RunRecord, Spent
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec, ToolState
 from operator_protocols.domain.verdict import Level, Mode, Risk, Rule
@@ -36,6 +35,7 @@ from operator_sre.app import (
     doctor,
     health,
     hub,
+    listeners,
     models,
     notices,
     policy,
@@ -47,7 +47,6 @@ from operator_sre.app import (
     subjects,
     system,
     telemetry,
-    workers,
     workflows,
 )
 from operator_sre.app.wiring import CheckReport, Difference
@@ -315,7 +314,7 @@ DOCUMENTS: dict[str, Shape] = {
     "tools show": {"tool": _TOOL},
     # It is for people only, and tells programs so.
     "tui": _ERROR,
-    "workers list": {"workers": list[workers.WorkerView]},
+    "workers list": {"workers": list[listeners.WorkerView]},
 }
 
 

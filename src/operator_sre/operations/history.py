@@ -15,7 +15,7 @@ from operator_sre.app import history
 from operator_sre.app.history import CommandSelection
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.ledger.history.statistics import FailurePattern, Tally
-from operator_sre.ledger.history.venvs import VenvViolation
+from operator_sre.ledger.history.templates import VenvViolation
 from operator_sre.operations.operation import (
     NUMBER_MAX,
     TEXT_MAX,

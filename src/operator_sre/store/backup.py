@@ -19,9 +19,15 @@ from typing import Any
 
 from operator_protocols.errors import NotFoundError, StoreError, UsageError
 from operator_sre.store.database import Connection, Maintained, explain_failures, plain
-from operator_sre.store.migrations import migrate, must_be_current
 from operator_sre.store.rebuild import Progress
-from operator_sre.store.schema import LAYOUT, SCHEMA_VERSION, Layout, layout_of
+from operator_sre.store.schema import (
+    LAYOUT,
+    SCHEMA_VERSION,
+    Layout,
+    layout_of,
+    migrate,
+    must_be_current,
+)
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.textindex import forget_index
 

@@ -18,7 +18,7 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.errors import LedgerDamagedError
 from operator_sre.chain import GENESIS, chain_hash, digest_of_body, entry_from, record_from, seq_of
 from operator_sre.store.database import Rows, plain
-from operator_sre.store.head import REMEDY
+from operator_sre.store.entries import REMEDY
 from operator_sre.store.schema import DECIDED
 
 if TYPE_CHECKING:

@@ -11,18 +11,17 @@ from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit, permit_key
-from operator_protocols.domain.run_record import RunRecord
+from operator_protocols.domain.run import RunRecord
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
-from operator_sre.store.approvals import add_to_approval, load_approval
+from operator_sre.store.approvals import add_to_approval, count_use, is_rule_standing, load_approval
 from operator_sre.store.commands import end_command, start_command
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import UNCONFIRMED
 from operator_sre.store.repository import Repository, in_transaction, insert_row, update_row
 from operator_sre.store.restraints import find_restraint
-from operator_sre.store.standing_rules import count_use, is_rule_standing
 from operator_sre.store.workflows import workflow_refusal
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from operator_protocols.domain.workflow import workflow_of
 from operator_protocols.errors import ConflictError, NotFoundError, StoreError
 from operator_sre.store.backup import Backup, Restored, backup, restore
 from operator_sre.store.database import Connection, Maintained, explain_failures, sentence
-from operator_sre.store.migrations import Migrated, migrate, must_be_current
-from operator_sre.store.projections import PROJECTED
 from operator_sre.store.rebuild import (
+    PROJECTED,
     CheckReport,
     Difference,
     Progress,
@@ -31,6 +30,7 @@ from operator_sre.store.rebuild import (
     walk,
 )
 from operator_sre.store.repository import marks
+from operator_sre.store.schema import Migrated, migrate, must_be_current
 from operator_sre.store.textindex import forget_index
 from operator_sre.store.transaction import Rules, Transaction
 

@@ -17,8 +17,7 @@ from psycopg.types.string import StrDumper
 
 from operator_protocols.errors import ConfigError, StoreError
 from operator_sre.store.database import Connection, plain, sentence
-from operator_sre.store.migrations import must_be_current
-from operator_sre.store.schema import LAYOUT, SCHEMA, SCHEMA_VERSION, layout_of
+from operator_sre.store.schema import LAYOUT, SCHEMA, SCHEMA_VERSION, layout_of, must_be_current
 
 __all__ = ["PostgresDatabase", "Session", "bind", "merge_rows", "translate"]
 

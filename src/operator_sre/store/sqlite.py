@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
-from operator_sre.store.migrations import must_be_current
-from operator_sre.store.schema import LAYOUT, SCHEMA_VERSION, layout_of
+from operator_sre.store.schema import LAYOUT, SCHEMA_VERSION, layout_of, must_be_current
 
 __all__ = [
     "APPLICATION_ID",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from operator_protocols.errors import ConfigError, MissingExtraError
 from operator_sre.store.alerts import StoredAlerts, StoredSilences
-from operator_sre.store.approvals import StoredApprovals
-from operator_sre.store.commands import StoredCommands
+from operator_sre.store.approvals import StoredApprovals, StoredStandingRules
+from operator_sre.store.commands import StoredCommands, StoredPatterns
 from operator_sre.store.confirmations import StoredConfirmations
 from operator_sre.store.database import Maintained, Reader
 from operator_sre.store.entries import (
@@ -28,7 +28,6 @@ from operator_sre.store.entries import (
 from operator_sre.store.indexer import Indexer, IndexProcess
 from operator_sre.store.intents import StoredIntents, StoredRuns, StoredSpending
 from operator_sre.store.leases import StoredBacklog, StoredLeases
-from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.restraints import (
     StoredLimitUsage,
     StoredModes,
@@ -37,7 +36,6 @@ from operator_sre.store.restraints import (
 )
 from operator_sre.store.search import StoredSearch
 from operator_sre.store.sqlite import SqliteDatabase
-from operator_sre.store.standing_rules import StoredStandingRules
 from operator_sre.store.telemetry import (
     StoredConditions,
     StoredObservations,

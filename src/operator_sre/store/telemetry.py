@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from operator_protocols.domain.observation import Observation
-from operator_protocols.domain.watcher import Watcher
-from operator_protocols.domain.worker import Worker
+from operator_protocols.domain.watcher import Watcher, Worker
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
 from operator_sre.store.repository import Repository, in_transaction, insert_row, upsert_row

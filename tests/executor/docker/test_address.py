@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from operator_sre.executor.docker import Address, address_here
-from operator_sre.executor.docker.address import DEFAULT
+from operator_sre.executor.docker.engine import DEFAULT
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ from operator_protocols.domain.action import Result
 from operator_protocols.ports import Job
 from operator_sre.executor.containers import LABEL
 from operator_sre.executor.docker import Address, Engine
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap, bwrap
 from operator_sre.executor.sandbox.cgroup import PREFIX, Cgroup, Cgroups
 from operator_sre.executor.sandbox.docker import DockerBox
 from operator_sre.executor.sandbox.place import copy_for_all, reachable
-from operator_sre.executor.spool import Spool
 from operator_sre.processes.identity import rows
 from tests.engines.dockerd import Engine as DockerEngine
 from tests.engines.dockerd import EngineError

@@ -16,6 +16,7 @@ import pytest
 from operator_protocols.domain.action import Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.sandbox import Language, Limits, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S_MAX
@@ -33,7 +34,6 @@ from operator_sre.executor.sandbox.place import (
     see,
     sweep,
 )
-from operator_sre.executor.spool import Spool
 from tests.executor.jobs import new_job
 from tests.executor.sandbox.boxes import Boxed, bubblewrap, running
 from tests.processes.waiting import eventually

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.sandbox import Language
 from operator_sre.executor.scripts import SIZE_CHARS_MAX, Flaw, Layer, Validation
 from operator_sre.executor.scripts.validation import secrets_in
-from operator_sre.executor.spool import Spool
 from tests.executor.jobs import new_job
 
 

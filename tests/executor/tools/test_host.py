@@ -18,8 +18,8 @@ from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Tool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools import host
 from operator_sre.executor.tools.host import (
     PID_MIN,

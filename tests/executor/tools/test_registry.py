@@ -14,9 +14,8 @@ from operator_protocols.errors import ConfigError, NotFoundError
 from operator_protocols.ports import Preparing, Tool
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.general import LogMessage, Wait
-from operator_sre.executor.tools.host import KillProcess
+from operator_sre.executor.tools.host import CheckPort, KillProcess
 from operator_sre.executor.tools.parameters import Invalid, Validated
-from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.tools.registry import (
     Known,
     Registry,

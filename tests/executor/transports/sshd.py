@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from tests.engines.debian import CACHE
 
 __all__ = ["Sshd", "serving_ssh"]

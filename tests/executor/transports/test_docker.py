@@ -13,7 +13,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import ExecutorError
 from operator_sre.executor.docker import Address
 from operator_sre.executor.docker import Engine as Client
-from operator_sre.executor.spool import Spool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.transports.docker import DockerWire, loader_of
 from operator_sre.executor.transports.places import Container
 from operator_sre.executor.transports.remote import RemoteShell

@@ -14,7 +14,7 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.errors import StoreError
-from operator_sre.executor.spool import Spool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.transports.remote import RemoteShell
 from operator_sre.executor.transports.script import Called, Hear, Wire
 from tests.executor.jobs import new_job

@@ -14,9 +14,9 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import ExecutorError
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.spool import Spool
-from operator_sre.executor.transports.kubectl import KubectlWire, exec_argv, uid_argv
+from operator_sre.executor.transports.docker import KubectlWire, exec_argv, uid_argv
 from operator_sre.executor.transports.places import Pod
 from operator_sre.executor.transports.remote import RemoteShell
 from tests.executor.jobs import new_job, run_in

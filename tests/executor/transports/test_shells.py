@@ -14,8 +14,8 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, OperatorError
 from operator_protocols.ports import Shell
 from operator_sre.executor.docker import Address, Engine
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import HERE, Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings

@@ -15,7 +15,7 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Shell
-from operator_sre.executor.spool import Spool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.transports.places import Host
 from operator_sre.executor.transports.remote import RemoteShell
 from operator_sre.executor.transports.ssh import SshSettings, SshWire

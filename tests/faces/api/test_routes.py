@@ -23,9 +23,9 @@ from operator_sre.app.persons import signed_in
 from operator_sre.app.store import ON_DISK, plan_purge, purge_asked, tidy_store
 from operator_sre.app.tickets import end_of_ticket
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.methods import METHODS
 from operator_sre.faces.api.operations import LIMIT_MAX, cursor_at, place_of
 from operator_sre.faces.api.response import ErrorDocument, Problem, encode_json
+from operator_sre.faces.api.schema import METHODS
 from tests.every import every
 from tests.faces.api.world import World
 

@@ -18,7 +18,7 @@ import pytest
 from operator_protocols.domain.action import TIMEOUT_S_MAX
 from operator_protocols.domain.entry import Kind
 from operator_sre.faces.cli.exec import SECONDS_MAX
-from operator_sre.faces.cli.live import Screen, harmless
+from operator_sre.faces.cli.progress import Screen, harmless
 from tests.e2e.home import Home, run_operator
 from tests.e2e.waiting import eventually
 

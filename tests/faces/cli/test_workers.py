@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.worker import Worker
-from operator_sre.app.workers import WorkerView
+from operator_protocols.domain.watcher import Worker
+from operator_sre.app.listeners import WorkerView
 from tests.contract.postgres import database_in
 from tests.e2e.home import Home, Json
 from tests.e2e.waiting import eventually

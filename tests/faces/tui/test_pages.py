@@ -19,20 +19,24 @@ from operator_protocols.domain.ticket import Move, MoveKind, TicketState
 from operator_sre.app.approvals import list_rules
 from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
-from operator_sre.faces.tui.console.application import Console
+from operator_sre.faces.tui.console.application import Console, Help
 from operator_sre.faces.tui.console.approvals import ApprovalsPage
 from operator_sre.faces.tui.console.audit import AuditPage
 from operator_sre.faces.tui.console.frame import PAGES, Page
 from operator_sre.faces.tui.console.health import HealthPage
-from operator_sre.faces.tui.console.help import Help
 from operator_sre.faces.tui.console.history import HistoryPage
 from operator_sre.faces.tui.console.question import Question
 from operator_sre.faces.tui.console.rules import RulesPage
 from operator_sre.faces.tui.console.run import RunPage
 from operator_sre.faces.tui.console.switch import SwitchQuestion
 from operator_sre.faces.tui.console.table import Table
-from operator_sre.faces.tui.console.ticket import MOVES, MoveQuestion, TicketPage
-from operator_sre.faces.tui.console.tickets import FILTERS, TicketsPage
+from operator_sre.faces.tui.console.ticket import (
+    FILTERS,
+    MOVES,
+    MoveQuestion,
+    TicketPage,
+    TicketsPage,
+)
 from operator_sre.faces.tui.lines import Lines
 from tests.contract.postgres import database_in
 from tests.faces.tui.world import (

@@ -22,7 +22,7 @@ from operator_sre.app.hub import Agent, Hub, foreign_agent
 from operator_sre.app.persons import acting_as, myself, signed_in
 from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.codec import from_json, to_json
-from operator_sre.faces.mcp.admission import McpFace
+from operator_sre.faces.mcp.listener import McpFace
 from operator_sre.faces.mcp.tools import TOOLS
 from operator_sre.faces.servers.admission import Admission, Rates, TokenDesk, names_of
 from tests.contract.clock import NOON

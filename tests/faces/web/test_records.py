@@ -13,8 +13,8 @@ import pytest
 from operator_sre.app.audit import Filter, export_text, tail
 from operator_sre.app.history import list_commands, parse_filter
 from operator_sre.faces.web.audit import Walk
-from operator_sre.faces.web.pages import address
 from operator_sre.faces.web.responses import download
+from operator_sre.faces.web.routes import address
 from tests.faces.web.world import Web
 from tests.processes.waiting import eventually
 

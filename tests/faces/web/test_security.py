@@ -19,7 +19,7 @@ from operator_sre.faces.web.admission import CSP, cookie_name, path_within
 from operator_sre.faces.web.application import application
 from operator_sre.faces.web.forms import BODY_BYTES_MAX
 from operator_sre.faces.web.routes import role_of
-from operator_sre.faces.web.sign_in import ATTEMPTS_BURST
+from operator_sre.faces.web.sessions import ATTEMPTS_BURST
 from tests.faces.web.world import ORIGIN, Person, Web, fields_of
 
 ENGAGE = "/kill-switch/engage"

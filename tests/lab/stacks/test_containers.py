@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_lab.stacks.containers import SERVICE_LABEL, Containers, Disks, Row, at_once
 from operator_lab.stacks.keeper import Kept, keep
 from operator_lab.stacks.keeper import main as keep_main

@@ -23,7 +23,7 @@ from operator_lab.app.deployments import (
     deploy_up,
 )
 from operator_lab.app.rigs import break_rig, faults_of, heal_all, rig_down, rig_up
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.stack import ServiceState
 from operator_sre.app.wiring import App

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_lab.stacks.record import Record
 from operator_lab.stacks.relay import EVERYBODY, Relay, RelayRule, main, parse_rules
 from operator_lab.stacks.rig import RELAY_PORT, RELAY_SECRET, change_rules, rules_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from operator_protocols.domain.command import Query, Term
 from operator_protocols.errors import UsageError
-from operator_sre.ledger.history.query import parse_query
+from operator_sre.ledger.history.statistics import parse_query
 
 
 @pytest.mark.parametrize(

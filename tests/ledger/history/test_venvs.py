@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_sre.ledger.history.venvs import (
+from operator_sre.ledger.history.templates import (
     VenvViolation,
     needs_venv,
     venv_of,

@@ -34,6 +34,7 @@ from operator_sre.ledger.redaction.formats import (
     open_pem,
 )
 from operator_sre.ledger.redaction.headers import cookie_values, find_cookies, find_credentials
+from operator_sre.ledger.redaction.lists import Columns, find_cells
 from operator_sre.ledger.redaction.manifests import (
     Manifest,
     find_compact,
@@ -41,9 +42,12 @@ from operator_sre.ledger.redaction.manifests import (
     has_secret,
 )
 from operator_sre.ledger.redaction.nouns import find_beside
-from operator_sre.ledger.redaction.scan import DETECTORS, Layout, scan
+from operator_sre.ledger.redaction.scan import (
+    DETECTORS,
+    Layout,
+    scan,
+)
 from operator_sre.ledger.redaction.sentences import find_said, find_spelled
-from operator_sre.ledger.redaction.tables import Columns, find_cells
 from tests.every import every
 from tests.ledger.redaction.generator import samples
 from tests.ledger.redaction.vendors import VENDORS, fill

@@ -14,7 +14,15 @@ from operator_sre.ledger.redaction.findings import (
     replace,
     without_markers,
 )
-from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
+from operator_sre.ledger.redaction.names import (
+    NOTHING,
+    ORDINARY,
+    STEMS,
+    TECHNICAL,
+    Name,
+    Trust,
+    name_of,
+)
 from operator_sre.ledger.redaction.values import (
     Value,
     closing,
@@ -30,7 +38,6 @@ from operator_sre.ledger.redaction.values import (
     read_value,
     repeats,
 )
-from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 from tests.every import every
 
 

@@ -11,10 +11,10 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.run import Answer, Ask, Budget, Call, Misuse
 from operator_sre.models.calls import actions_text, tool_call_of
+from operator_sre.models.fence import estimate_tokens
 from operator_sre.models.offers import offers
 from operator_sre.models.prompt import conversation
 from operator_sre.models.remote import RemoteModel
-from operator_sre.models.tokens import estimate_tokens
 from tests.models.remote.llama import (
     LLAMA,
     QWEN,

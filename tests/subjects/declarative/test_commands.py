@@ -19,8 +19,8 @@ from operator_protocols.ports import Job, Preparing, Shell, Tool
 from operator_sre.executor.docker import Address
 from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.execute import Recovering
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.parameters import Invalid
 from operator_sre.executor.tools.registry import Registry
 from operator_sre.executor.transports.local import LocalShell

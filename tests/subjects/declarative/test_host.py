@@ -10,8 +10,8 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.ports import Job
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.subjects.declarative.probes.machine import process_there
 from operator_sre.subjects.declarative.probes.place import Blind, Place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab.reservation import reserve_ports
+from operator_lab.ports import reserve_ports
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingExtraError
 from operator_protocols.ports import SubjectSettings

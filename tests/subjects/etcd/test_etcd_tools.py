@@ -14,7 +14,7 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
 from operator_sre.subjects.etcd.call import NO_QUORUM
 from operator_sre.subjects.etcd.client import number, to_base64
-from operator_sre.subjects.etcd.depot import EtcdDepot
+from operator_sre.subjects.etcd.rig import EtcdDepot
 from operator_sre.subjects.etcd.tools import KNOWLEDGE, etcd_tools
 from operator_sre.tickets import incidents_of
 from tests.subjects.etcd.looks import Watch, members_in

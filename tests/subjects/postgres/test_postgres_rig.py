@@ -14,7 +14,6 @@ from operator_protocols.promises import broken_promises
 from operator_sre.plugins import find_plugin
 from operator_sre.subjects.postgres import faults, plugin
 from operator_sre.subjects.postgres.client import STATE_FILE, WORK_FILE, Client, main
-from operator_sre.subjects.postgres.depot import PostgresDepot
 from operator_sre.subjects.postgres.faults import FAULTS
 from operator_sre.subjects.postgres.rig import (
     BILLING,
@@ -25,6 +24,7 @@ from operator_sre.subjects.postgres.rig import (
     REPLICA,
     SHOP,
     SUPERUSER,
+    PostgresDepot,
     copy_programs,
     rig,
 )

@@ -29,7 +29,7 @@ from operator_protocols.domain.target import Process, Target
 from operator_protocols.ports import Ability, CorrectOutcome, Fault, Job, SubjectSettings, Tool
 from operator_sre.agent import Conclusion, Run
 from operator_sre.clock import SystemClock
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.tools.host import CheckPort
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.subjects.tikv import plugin
 from operator_sre.tickets import incidents_of

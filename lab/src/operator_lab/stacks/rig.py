@@ -15,7 +15,7 @@ from pathlib import Path
 
 from operator_lab.handle import ProcessStatus, RigStatus, RunState
 from operator_lab.manifest import HOST, MANIFEST_FILE
-from operator_lab.reservation import ReservePorts, reserve_ports
+from operator_lab.ports import ReservePorts, reserve_ports
 from operator_lab.stacks.containers import Containers, Disks, Row, at_once
 from operator_lab.stacks.keeper import Kept, keep
 from operator_lab.stacks.record import SECRETS_FOLDER, Record, prepare, read_record, remove

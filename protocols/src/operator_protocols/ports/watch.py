@@ -13,8 +13,7 @@ from operator_protocols.domain.observation import Observation, Trouble
 if TYPE_CHECKING:
     from operator_protocols.domain.silence import Silence
     from operator_protocols.domain.ticket import Ticket
-    from operator_protocols.domain.watcher import Watcher
-    from operator_protocols.domain.worker import Worker
+    from operator_protocols.domain.watcher import Watcher, Worker
 
 __all__ = [
     "BREAKS_KEPT",

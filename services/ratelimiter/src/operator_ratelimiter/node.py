@@ -6,13 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from operator_ratelimiter.keys import Blocks, Counters, Limits
+from operator_ratelimiter.keys import Blocks, Counters, Limits, Window
 from operator_ratelimiter.metrics import Metrics
 from operator_ratelimiter.registry import Registry
 from operator_ratelimiter.settings import Live, Settings
 from operator_ratelimiter.store import Store
 from operator_ratelimiter.tally import RecentLatency, Tally
-from operator_ratelimiter.window import Window
 
 __all__ = ["CurrentNode", "Node", "build_node"]
 

@@ -13,9 +13,13 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.answers.rules import blocking_rule
 from operator_sre.app.answers.runs import entries_of
-from operator_sre.app.answers.texts import build_redactor, collapse_marks, without_secrets
+from operator_sre.app.answers.texts import (
+    blocking_rule,
+    build_redactor,
+    collapse_marks,
+    without_secrets,
+)
 from operator_sre.app.story import command_of
 from operator_sre.codec import to_json
 from operator_sre.contract import evidence

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     # Types of the store's maintenance; other callers do not load them.
     from operator_sre.store.backup import Backup, Restored
     from operator_sre.store.maintenance import Maintenance, PurgePlan
-    from operator_sre.store.migrations import Migrated
     from operator_sre.store.rebuild import CheckReport, Difference
+    from operator_sre.store.schema import Migrated
 
 __all__ = [
     "App",

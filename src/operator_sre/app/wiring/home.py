@@ -17,8 +17,8 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.extras import load_lab
 from operator_sre.app.persons import no_more_than_acting
+from operator_sre.app.system import load_lab
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.controls import MACHINE, Controls, Surroundings
@@ -32,7 +32,7 @@ from operator_sre.plugins import (
     plugin_names,
 )
 from operator_sre.store import Store, open_store_at
-from operator_sre.store.head import KeptHead
+from operator_sre.store.entries import KeptHead
 from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules
 
@@ -51,9 +51,8 @@ if TYPE_CHECKING:
         SubjectSettings,
     )
     from operator_sre.engine import LocalEngine
-    from operator_sre.executor.jobs import RunningJobs
+    from operator_sre.executor.jobs import RunningJobs, Spool
     from operator_sre.executor.programs import Programs
-    from operator_sre.executor.spool import Spool
     from operator_sre.gate import Answering, Standing, Terms
     from operator_sre.gate.policy import Rulebook
     from operator_sre.gate.policy.reload import PolicyFile
@@ -80,7 +79,7 @@ class App:
     @property
     def spool(self) -> Spool:
         """Where whole outputs lie."""
-        from operator_sre.executor.spool import Spool
+        from operator_sre.executor.jobs import Spool
 
         return Spool(self.config.home / "spool")
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from operator_sre.executor.docker.address import Address
-from operator_sre.executor.docker.engine import Engine, EngineError
+from operator_sre.executor.docker.engine import Address, Engine, EngineError
 from operator_sre.executor.porter.lab import Lab
 from operator_sre.executor.porter.relay import (
     BODY_BYTES_MAX,

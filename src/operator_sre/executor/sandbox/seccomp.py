@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from operator_sre.processes.confinement.calls import NUMBERS, machine_index
+from operator_sre.processes.confinement.calls import NUMBERS, UNNEEDED, machine_index
 from operator_sre.processes.confinement.filters import (
     ANY_BIT,
     ARGUMENTS,
@@ -27,77 +27,29 @@ _FAMILIES = (UNIX, INET, INET6)  # among others, vsock would reach the host of a
 _TYPED_INTO_A_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 _DENIED = (
+    *UNNEEDED,
     # Other processes.
     "ptrace",
     "process_vm_readv",
     "process_vm_writev",
-    "process_madvise",
-    "kcmp",
-    "pidfd_getfd",
     # File systems and namespaces.
     "mount",
     "umount2",
     "pivot_root",
     "chroot",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
     "unshare",
     "setns",
     "name_to_handle_at",
-    "open_by_handle_at",
-    "fanotify_init",
-    "quotactl",
-    "quotactl_fd",
-    # Wide and often broken parts of the kernel.
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "add_key",
-    "request_key",
-    "keyctl",
-    "personality",
-    "modify_ldt",
-    "uselib",
     # The machine.
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
     "reboot",
-    "swapon",
-    "swapoff",
-    "acct",
     "syslog",
-    "iopl",
-    "ioperm",
     "sethostname",
     "setdomainname",
     "settimeofday",
     "clock_settime",
     "clock_adjtime",
     "adjtimex",
-    "vhangup",
-    # Ways around the limits: memory that belongs to no process, and more than one processor.
-    "memfd_create",
-    "memfd_secret",
-    "shmget",
-    "msgget",
-    "semget",
-    "mq_open",
     "sched_setaffinity",
-    "mbind",
-    "set_mempolicy",
-    "migrate_pages",
-    "move_pages",
 )
 # Name of the call -> its number on x86_64 and on aarch64; None where there is none.
 DENIED = {name: NUMBERS[name] for name in _DENIED}

@@ -15,9 +15,8 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Clock, Job, Tool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.tools.files import ReadFile, RestoreFile, Rights, WriteFile
-from operator_sre.executor.tools.host import KillProcess, service_tools
+from operator_sre.executor.tools.host import CheckPort, KillProcess, service_tools
 from operator_sre.executor.tools.parameters import check_arguments
-from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.tools.replacement import Kept
 
 __all__ = ["LogMessage", "Wait", "standard_tools"]

@@ -22,7 +22,7 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
-from operator_sre.executor.spool import Spool
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.transports.git import shell_line
 from operator_sre.executor.transports.local import ENVIRONMENT, Gives, given_nothing
 from operator_sre.executor.transports.script import (

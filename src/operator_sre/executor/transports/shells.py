@@ -19,10 +19,9 @@ from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Engine
 from operator_sre.executor.docker.engine import EngineError
 from operator_sre.executor.execute import Prepared, Preparing
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
-from operator_sre.executor.transports.docker import DockerWire
-from operator_sre.executor.transports.kubectl import KubectlWire
+from operator_sre.executor.transports.docker import DockerWire, KubectlWire
 from operator_sre.executor.transports.local import Gives, given_nothing
 from operator_sre.executor.transports.places import Container, Here, Host, Place, Pod, place_of
 from operator_sre.executor.transports.remote import RemoteShell

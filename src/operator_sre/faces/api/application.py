@@ -20,7 +20,7 @@ from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api import (
     actions,
     events,
-    methods,
+    schema,
 )
 from operator_sre.faces.api.admission import OPEN_PATH, ApiFace, Counts
 from operator_sre.faces.api.operations import router_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["application"]
 
 _MODULES = (
-    methods,
+    schema,
     actions,
     events,
 )

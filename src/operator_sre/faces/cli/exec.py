@@ -13,9 +13,9 @@ import typer
 
 from operator_protocols.domain.action import Urgency
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.live import Screen
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, keep_quiet
 from operator_sre.faces.cli.output import print_facts, print_json
+from operator_sre.faces.cli.progress import Screen
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:

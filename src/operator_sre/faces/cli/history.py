@@ -33,7 +33,7 @@ def show_(
 ) -> None:
     """Show a command with its reason, verdict, approver and output."""
     from operator_sre.app.history import show_command, show_output
-    from operator_sre.faces.cli.live import Screen
+    from operator_sre.faces.cli.progress import Screen
 
     def leave() -> None:
         raise typer.Exit(1)

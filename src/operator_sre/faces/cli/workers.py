@@ -37,7 +37,7 @@ def run(
 @app.command("list")
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
     """List workers: host, start time and current ticket."""
-    from operator_sre.app.workers import list_workers
+    from operator_sre.app.listeners import list_workers
 
     with open_home(context) as app:
         found = list_workers(app)

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from operator_protocols.errors import OperatorError
 from operator_sre import __version__
 from operator_sre.app.commands import Jobs
-from operator_sre.app.extras import has_evals
+from operator_sre.app.system import has_evals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.api.application import application as api_of
 from operator_sre.faces.servers.admission import Admission, Rates, names_of
@@ -26,8 +26,8 @@ from operator_sre.faces.web import (
     overview,
     policy,
     restraints,
+    sessions,
     settings,
-    sign_in,
     stream,
     subjects,
     terminal,
@@ -36,8 +36,7 @@ from operator_sre.faces.web import (
 from operator_sre.faces.web.admission import WebFace
 from operator_sre.faces.web.audit import Walk
 from operator_sre.faces.web.responses import Renderings, problem, problem_of
-from operator_sre.faces.web.sessions import Sessions
-from operator_sre.faces.web.sign_in import ATTEMPTS_BURST, ATTEMPTS_PER_S
+from operator_sre.faces.web.sessions import ATTEMPTS_BURST, ATTEMPTS_PER_S, Sessions
 from operator_sre.faces.web.stream import Hub
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ __all__ = ["Console", "application"]
 # Each has a router of its own; what one can go to from everywhere stands in `PLACES`.
 _MODULES = (
     assets,
-    sign_in,
+    sessions,
     stream,
     overview,
     restraints,

@@ -25,9 +25,8 @@ from operator_sre.app.outlook import foresee_request
 from operator_sre.drawing import plural
 from operator_sre.faces.web.admission import path_within
 from operator_sre.faces.web.forms import Form, form_of
-from operator_sre.faces.web.pages import address
 from operator_sre.faces.web.responses import home_of, page, part, redirect, session_of
-from operator_sre.faces.web.routes import does, router_of, shows
+from operator_sre.faces.web.routes import address, does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval

@@ -30,9 +30,8 @@ from operator_sre.app.audit import (
 from operator_sre.app.history import search_entries
 from operator_sre.app.story import brief_of, lines_of
 from operator_sre.codec import to_json
-from operator_sre.faces.web.pages import SEQ_MAX, pages_of
 from operator_sre.faces.web.responses import download, home_of, page, part, redirect, session_of
-from operator_sre.faces.web.routes import does, router_of, shows
+from operator_sre.faces.web.routes import SEQ_MAX, does, pages_of, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

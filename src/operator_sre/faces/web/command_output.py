@@ -15,9 +15,8 @@ from operator_protocols.domain.command import Command
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.history import RunningOutput, running_output, show_command, show_output
 from operator_sre.drawing import span
-from operator_sre.faces.web.pages import SEQ_MAX
 from operator_sre.faces.web.responses import home_of, hub_of, session_of
-from operator_sre.faces.web.routes import router_of, shows
+from operator_sre.faces.web.routes import SEQ_MAX, router_of, shows
 from operator_sre.faces.web.stream import BEAT, STREAM_S_MAX, Events, Say
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from operator_sre.app.history import (
     show_output,
     statistics,
 )
-from operator_sre.faces.web.pages import SEQ_MAX, address, pages_of
 from operator_sre.faces.web.responses import download, home_of, page, part
-from operator_sre.faces.web.routes import router_of, shows
+from operator_sre.faces.web.routes import SEQ_MAX, address, pages_of, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

@@ -9,9 +9,8 @@ import msgspec
 from fastapi import Request, Response
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.web.pages import address
 from operator_sre.faces.web.responses import home_of, page
-from operator_sre.faces.web.routes import router_of, shows
+from operator_sre.faces.web.routes import address, router_of, shows
 from operator_sre.operations import all_operations
 from operator_sre.operations.operation import Table
 

@@ -12,8 +12,8 @@ from operator_protocols.errors import OperatorError
 from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
 from operator_sre.app.health import live_tickets, recent_events, show_health, sparks_of
+from operator_sre.app.listeners import list_workers
 from operator_sre.app.restraints import show_modes, switch_state
-from operator_sre.app.workers import list_workers
 from operator_sre.faces.web.assets import assets
 from operator_sre.faces.web.pictures import spark
 from operator_sre.faces.web.renderer import templates

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,7 +18,37 @@ from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.responses import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.sessions import Session
 
-__all__ = ["Door", "does", "role_of", "router_of", "shows"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["SEQ_MAX", "Door", "address", "does", "pages_of", "role_of", "router_of", "shows"]
+
+SEQ_MAX = 2**63 - 1
+
+
+class _Numbered(Protocol):
+    @property
+    def seq(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Numbered)
+
+
+def address(place: str, filters: Mapping[str, object]) -> str:
+    """A path with its filters as the query; empty filters are left out."""
+    query = {name: value for name, value in filters.items() if value not in ("", None, False)}
+    return f"{place}?{urlencode(query)}" if query else place
+
+
+def pages_of(
+    place: str, filters: DataclassInstance, found: Sequence[T], most: int
+) -> tuple[Sequence[T], str]:
+    """The rows of one page, and the address of older rows; "" if there are none."""
+    if len(found) <= most:
+        return found, ""
+    following = replace(filters, before=str(found[most - 1].seq))
+    return found[:most], address(place, asdict(following))
+
 
 ROLE, ONCE = "x-required-role", "x-once"
 SEAL = "x-seal"

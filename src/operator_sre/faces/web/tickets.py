@@ -30,9 +30,8 @@ from operator_sre.codec import to_json
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.web.approvals import exact, waiting_for
 from operator_sre.faces.web.forms import form_of
-from operator_sre.faces.web.pages import SEQ_MAX, address
 from operator_sre.faces.web.responses import download, home_of, page, part, redirect
-from operator_sre.faces.web.routes import does, router_of, shows
+from operator_sre.faces.web.routes import SEQ_MAX, address, does, router_of, shows
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.command import Attempt
+from operator_protocols.domain.command import Attempt, Query, Term
+from operator_protocols.errors import UsageError
 from operator_sre.ledger.history.templates import template_of
 
 __all__ = [
@@ -17,9 +19,30 @@ __all__ = [
     "category_of",
     "failure_groups",
     "failure_patterns",
+    "parse_query",
     "success_patterns",
     "tallies",
 ]
+
+# A quoted phrase, a word, or a quote that is never closed, which means nothing.
+_TERM = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)|"')
+
+
+def parse_query(text: str) -> Query:
+    """Terms that must all be there: words, `"phrases"`, and beginnings with a `*` behind.
+
+    No text is wrong but an empty one; what looks like an operator elsewhere is a word here.
+    """
+    if not text.strip():
+        raise UsageError("The query is empty.", next_step="Name at least one word.")
+    terms = []
+    for phrase, star, word in _TERM.findall(text):
+        if phrase:
+            terms.append(Term(phrase.strip(), phrase=True, prefix=bool(star)))
+        else:
+            terms.append(Term(word.rstrip("*"), prefix=word.endswith("*")))
+    return Query(text, tuple(term for term in terms if term.text))
+
 
 RUNS_MIN = 3
 SUCCESS_RATE_MIN = 0.8

@@ -18,8 +18,8 @@ from operator_sre.ledger.redaction import (
     sentences,
 )
 from operator_sre.ledger.redaction.findings import Finding, Pattern, merge, without_markers
+from operator_sre.ledger.redaction.lists import Columns, find_cells
 from operator_sre.ledger.redaction.manifests import Manifest
-from operator_sre.ledger.redaction.tables import Columns, find_cells
 from operator_sre.ledger.redaction.values import looks_random
 
 __all__ = ["Layout", "Uncoloured", "scan"]

@@ -10,8 +10,7 @@ import string
 from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.findings import Pattern, any_of
-from operator_sre.ledger.redaction.names import Trust
-from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
+from operator_sre.ledger.redaction.names import NOTHING, ORDINARY, TECHNICAL, Trust
 
 __all__ = [
     "Value",

@@ -18,7 +18,7 @@ from operator_sre.models.calls import (
     call_from,
     find_calls,
 )
-from operator_sre.models.fence import clean, shorten
+from operator_sre.models.fence import clean, estimate_tokens, shorten
 from operator_sre.models.offers import Offer, offers
 from operator_sre.models.prompt import CONTEXT_CHARS_MAX, Conversation, conversation
 from operator_sre.models.remote.endpoint import (
@@ -39,7 +39,6 @@ from operator_sre.models.remote.messages import (
     tool_messages,
     written_text,
 )
-from operator_sre.models.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse

@@ -19,6 +19,7 @@ __all__ = [
     "REFUSED",
     "REMOVES",
     "SIGNALS",
+    "UNNEEDED",
     "machine_index",
     "name_of",
     "number_of",
@@ -187,12 +188,11 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-# No command needs these to read a machine; each fails with EPERM.
-REFUSED = (
+# Neither a command that reads a machine nor a script in a sandbox needs these.
+UNNEEDED = (
     "kcmp",
     "pidfd_getfd",
     "process_madvise",
-    "process_mrelease",
     "move_mount",
     "open_tree",
     "fsopen",
@@ -228,26 +228,31 @@ REFUSED = (
     "ioperm",
     "vhangup",
     # Memory and queues that belong to no process, and so to no limit, or that all share.
-    "io_setup",
-    "io_submit",
     "memfd_create",
     "memfd_secret",
     "shmget",
-    "shmat",
-    "shmdt",
     "msgget",
-    "msgsnd",
-    "msgrcv",
     "semget",
-    "semop",
-    "semtimedop",
     "mq_open",
-    "mq_unlink",
-    "mq_notify",
     "mbind",
     "set_mempolicy",
     "migrate_pages",
     "move_pages",
+)
+# No command needs these to read a machine; each fails with EPERM.
+REFUSED = (
+    *UNNEEDED,
+    "process_mrelease",
+    "io_setup",
+    "io_submit",
+    "shmat",
+    "shmdt",
+    "msgsnd",
+    "msgrcv",
+    "semop",
+    "semtimedop",
+    "mq_unlink",
+    "mq_notify",
     "accept",
     "accept4",
     # The session is what tells which processes belong to a command.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.etcd.depot import EtcdDepot
 from operator_sre.subjects.etcd.faults import FAULTS
-from operator_sre.subjects.etcd.rig import rig
+from operator_sre.subjects.etcd.rig import EtcdDepot, rig
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from operator_sre.subjects.etcd.tools import KNOWLEDGE, etcd_tools
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.postgres.depot import PostgresDepot
 from operator_sre.subjects.postgres.faults import FAULTS
-from operator_sre.subjects.postgres.rig import rig
+from operator_sre.subjects.postgres.rig import PostgresDepot, rig
 from operator_sre.subjects.postgres.subject import Postgres
 from operator_sre.subjects.postgres.tools import KNOWLEDGE, postgres_tools
 

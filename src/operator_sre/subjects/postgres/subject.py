@@ -14,7 +14,7 @@ from operator_protocols.kit.client import ErrorRates
 from operator_protocols.kit.machine import data_dir_of, disk_room, is_running, log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
-from operator_sre.subjects.postgres.canary import (
+from operator_sre.subjects.postgres.client import (
     explained_kinds,
     log_errors,
     table_of,

@@ -101,33 +101,7 @@ async def observe_node(target: Target, *, timeout_s: float, secret: Secret) -> N
         return NodeReport(Seen(target.name, {"kind": "node"}, f"it cannot be queried: {error}"))
     except (RecursionError, ValueError):
         return NodeReport(Seen(target.name, {"kind": "node"}, "its health is not JSON"))
-    status = answer.status
-    if status == 404:
-        # Every node has this page: a server without it is another program.
-        return NodeReport(unreachable("node", target, "the answer is not from a rate limiter node"))
-    if not isinstance(health, dict):
-        return NodeReport(Seen(target.name, {"kind": "node"}, f"it answered {status}"))
-    if not isinstance(health.get("status"), str) or not isinstance(
-        health.get("store_connected"), bool
-    ):
-        problem = "its health has no status"
-        return NodeReport(Seen(target.name, {"kind": "node"}, problem))
-    readings: dict[str, Value] = {"kind": "node", "reachable": True}
-    for name in READINGS:
-        value = health.get(name)
-        if name in health and isinstance(value, bool | int | float | str | None):
-            readings[name] = value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
-    error = str(readings.get("store_error") or "").lower()
-    kinds = (kind for kind, signs in STORE_PROBLEMS if any(sign in error for sign in signs))
-    readings["store_problem"] = next(kinds, "other" if error else "")
-    seen = Seen(target.name, readings)
-    keys = _read_tally(tally)
-    name = str(health.get("name", target.name))[:TEXT_CHARS_MAX]
-    if keys is None or not isinstance(tally, dict):
-        return NodeReport(seen, name)
-    requests = tally.get("asked")
-    complete = tally.get("complete") is True
-    return NodeReport(seen, name, keys, requests if isinstance(requests, int) else 0, complete)
+    return _read_health(target, answer.status, health, tally)
 
 
 async def _ask_tally(target: Target, address: Address, secret: Secret) -> Any:
@@ -163,6 +137,35 @@ async def _ask_node(
     content = b"" if body is None else json.dumps(body).encode()
     request = Request(method, path, headers, content, BODY_BYTES_MAX)
     return await exchange(address, request, trust=trust, server_name=access.server_name)
+
+
+def _read_health(target: Target, status: int, health: object, tally: object) -> NodeReport:
+    if status == 404:
+        # Every node has this page: a server without it is another program.
+        return NodeReport(unreachable("node", target, "the answer is not from a rate limiter node"))
+    if not isinstance(health, dict):
+        return NodeReport(Seen(target.name, {"kind": "node"}, f"it answered {status}"))
+    if not isinstance(health.get("status"), str) or not isinstance(
+        health.get("store_connected"), bool
+    ):
+        problem = "its health has no status"
+        return NodeReport(Seen(target.name, {"kind": "node"}, problem))
+    readings: dict[str, Value] = {"kind": "node", "reachable": True}
+    for name in READINGS:
+        value = health.get(name)
+        if name in health and isinstance(value, bool | int | float | str | None):
+            readings[name] = value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
+    error = str(readings.get("store_error") or "").lower()
+    kinds = (kind for kind, signs in STORE_PROBLEMS if any(sign in error for sign in signs))
+    readings["store_problem"] = next(kinds, "other" if error else "")
+    seen = Seen(target.name, readings)
+    keys = _read_tally(tally)
+    name = str(health.get("name", target.name))[:TEXT_CHARS_MAX]
+    if keys is None or not isinstance(tally, dict):
+        return NodeReport(seen, name)
+    requests = tally.get("asked")
+    complete = tally.get("complete") is True
+    return NodeReport(seen, name, keys, requests if isinstance(requests, int) else 0, complete)
 
 
 def _read_tally(tally: object) -> dict[str, KeyTally] | None:

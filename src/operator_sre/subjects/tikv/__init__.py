@@ -5,8 +5,7 @@ from __future__ import annotations
 from operator_protocols.ports import Plugin
 from operator_sre.subjects.tikv.faults import FAULTS
 from operator_sre.subjects.tikv.knowledge import KNOWLEDGE
-from operator_sre.subjects.tikv.rig import rig
-from operator_sre.subjects.tikv.stack import stack
+from operator_sre.subjects.tikv.rig import rig, stack
 from operator_sre.subjects.tikv.subject import TikvCluster
 from operator_sre.subjects.tikv.tools import tikv_tools
 

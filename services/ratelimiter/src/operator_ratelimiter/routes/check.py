@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from operator_ratelimiter.keys import Decision
 from operator_ratelimiter.metrics import CheckResult
 from operator_ratelimiter.node import CurrentNode
 from operator_ratelimiter.settings import KEY_CHARS_MAX, OnStoreLoss
 from operator_ratelimiter.store import StoreError
-from operator_ratelimiter.window import Decision
 
 __all__ = ["router"]
 

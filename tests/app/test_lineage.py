@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import MARK
-from operator_sre import lineage
-from operator_sre.lineage import RUNNER, is_started_by_runner
+from operator_sre.app import persons
+from operator_sre.app.persons import RUNNER, is_started_by_runner
 from operator_sre.processes.runner import daemon
 
 PYTHON = b"python\0-P\0-m\0"
@@ -84,7 +84,7 @@ def test_a_parent_that_ends_meanwhile_is_looked_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc = _chain(tmp_path, line=PYTHON + RUNNER.encode() + b"\0/home\0")
-    stat, left = lineage._stat, ["30"]
+    stat, left = persons._stat, ["30"]
 
     def ends(process: Path) -> tuple[int, int] | None:
         if left and process.name == left[0]:
@@ -95,5 +95,5 @@ def test_a_parent_that_ends_meanwhile_is_looked_up_again(
             (proc / "30" / "stat").unlink()
         return stat(process)
 
-    monkeypatch.setattr(lineage, "_stat", ends)
+    monkeypatch.setattr(persons, "_stat", ends)
     assert is_started_by_runner(proc)
