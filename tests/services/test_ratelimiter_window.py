@@ -146,10 +146,17 @@ def test_a_place_becomes_free_when_the_oldest_request_leaves_the_window(
     rig: Rig, key: str, until: Callable[..., Any]
 ) -> None:
     node = rig.node(rig.store(), "--default-limit", "2", "--window-s", "0.5")
-    first_s = time.monotonic()
-    assert [node.check(key).status_code for _ in range(3)] == [200, 200, 429]
-    until(lambda: node.check(key).status_code == 200)
-    assert time.monotonic() - first_s >= 0.5
+    asked_s: list[float] = []  # when each request that was allowed was sent
+
+    def ask() -> int:
+        sent_s, status = time.monotonic(), node.check(key).status_code
+        asked_s.extend([sent_s] if status == 200 else [])
+        return int(status)
+
+    # A busy machine may need several windows until three requests meet in one.
+    until(lambda: ask() == 429)
+    until(lambda: ask() == 200)
+    assert time.monotonic() - asked_s[-3] >= 0.5
 
 
 @pytest.mark.parametrize(("age_s", "status", "kept"), [(55, 429, 10), (61, 200, 2)])

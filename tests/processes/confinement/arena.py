@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
+import platform
 import resource
 import secrets
 import socket
@@ -39,6 +41,8 @@ print(ctypes.addressof(memory), secret.fileno(), flush=True)
 for line in sys.stdin:
     print(memory.raw.hex(), flush=True)
 """
+_LIBC = ctypes.CDLL(None)
+_IOPRIO_GET = 252 if platform.machine() == "x86_64" else 31
 TIMEOUT_S = 8.0
 _SYSCTL = ("kernel/hostname", "kernel/domainname", "kernel/core_pattern", "net/ipv4/ip_default_ttl")
 
@@ -210,6 +214,7 @@ class Arena:
             os.getpriority(os.PRIO_PROCESS, pid),
             os.sched_getaffinity(pid),
             os.sched_getscheduler(pid),
+            _LIBC.syscall(_IOPRIO_GET, 1, pid),
             resource.prlimit(pid, resource.RLIMIT_NOFILE),
             Path(f"/proc/{pid}/oom_score_adj").read_text(),
         )

@@ -92,6 +92,15 @@ CASES = [
     ("prlimit64", (9, 7, 1 << 40), (REFUSES,) * 3),
     ("setpriority", (0, 0), (ALLOW,) * 3),
     ("setpriority", (0, 9), (REFUSES,) * 3),
+    ("setpriority", (1, 0), (ALLOW,) * 3),
+    ("setpriority", (2, 0), (REFUSES,) * 3),  # every process of the user
+    ("ioprio_set", (1, 0), (ALLOW,) * 3),
+    ("ioprio_set", (3, 0), (REFUSES,) * 3),
+    ("sync", (), (PRETENDS,) * 3),
+    ("syncfs", (3,), (PRETENDS,) * 3),
+    ("fcntl", (3, 1036), (REFUSES,) * 3),
+    ("ioctl", (0, 0x800C6613), (REFUSES,) * 3),  # encrypt a folder, which is marked as a read
+    ("ioctl", (0, 0x8004587D), (REFUSES,) * 3),
     ("fcntl", (3, 1), (ALLOW,) * 3),
     ("fcntl", (3, 8), (REFUSES,) * 3),
     ("flock", (3, 1), (ALLOW,) * 3),

@@ -26,6 +26,8 @@ TOO_HARMFUL = (
     "kill_all",
     "umount",
     "renice_user",
+    "renice_own_user",
+    "ioprio_own_user",
     "core_pattern",
     "clock",
     "sysctl",

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from operator_sre.gate.grammar.languages import LANGUAGES
 from operator_sre.gate.grammar.patterns import re
-from operator_sre.gate.grammar.requests import harm_of, parameter_harm
+from operator_sre.gate.grammar.requests import UNQUOTED_MAX, harm_of, parameter_harm
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Word
@@ -40,12 +40,12 @@ _DNS_TYPES = frozenset(
     }
 )
 _DNS_OPTION = re.compile(r"\+[a-z0-9=./:]+")
+# Without a scheme, curl guesses one from such a name, and a path may be any command to that.
 _URL = re.compile(
-    r"(?:(https?|telnet)://)?((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.*-]+)(?::[A-Za-z0-9_]+)?)"
+    r"(?:(https?|telnet)://|(?!(?i:dict|imap|ldap|pop3|smtp)\.))"
+    r"((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.*-]+)(?::[A-Za-z0-9_]+)?)"
     r"(/[^\s?{}\[\]]*+)?(?:\?\S*+)?"
 )
-# Without a scheme, curl takes these for names of a protocol, in which a path may be any command.
-_GUESSED = re.compile(r"(?i)(?:dict|imap|ldap|pop3|smtp)\.")
 # Servers of clouds that give credentials to any client, beside the link-local addresses.
 _METADATA = re.compile(
     r"metadata(?:\..*)?|instance-data(?:\..*)?|169\.254\..*|kubernetes\.default.*"
@@ -83,7 +83,6 @@ _HEADER = re.compile(
     r":([^\x00-\x08\x0a-\x1f\x7f]*)"
 )
 # Addresses inside of an address, and names that a relay would ask for.
-UNQUOTED_MAX = 4
 _NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+([^/?#&\s\"',;]+)")
 _ASKED_FOR = re.compile(
     r"(?i)(?:[?&;](?:target|url|uri|host(?:name)?|addr(?:ess)?|dest(?:ination)?|dst|server|endpoint"
@@ -209,7 +208,7 @@ def _file(word: Word, scene: Scene) -> str:
 
 
 @_kind("named")
-def _named(word: Word, scene: Scene) -> str:
+def _plain_file(word: Word, scene: Scene) -> str:
     """A file for a script to which other signs in its name are a program or options."""
     if word.opaque or not _FILE_NAME.fullmatch(word.text):
         return f"{_quote(word)} is not a plain name of a file."
@@ -313,8 +312,6 @@ def _url(word: Word, scene: Scene) -> str:
     if parsed is None:
         return f"{_quote(word)} is not a known read-only address."
     host = parsed[2]
-    if not parsed[1] and _GUESSED.match(host):
-        return f"curl guesses from {host[:60]!r} what to speak; begin the address with http://."
     if _hands_out_credentials(host):
         scene.network.append(host)
         scene.sensitive.append(word.text)

@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus
 
 from operator_sre.gate.grammar.patterns import re
 
-__all__ = ["harm_of", "parameter_harm"]
+__all__ = ["UNQUOTED_MAX", "harm_of", "parameter_harm"]
 
 UNQUOTED_MAX = 4
 WORDS_MAX = 8

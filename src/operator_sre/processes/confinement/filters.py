@@ -38,7 +38,8 @@ RAW_PROTOCOL = 255
 # O_WRONLY, O_RDWR, O_CREAT and O_TRUNC.
 WRITING = 0x243
 # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: they signal or delay other processes.
-FCNTL_REFUSED = (8, 10, 15, 1024, 1026)
+# F_SET_RW_HINT, F_SET_FILE_RW_HINT: they change how a file is kept that is only open to be read.
+FCNTL_REFUSED = (8, 10, 15, 1024, 1026, 1036, 1038)
 # Options of a socket that lead packets elsewhere than to its peer (IP_HDRINCL, IP_OPTIONS, routing
 # and other headers of IPv6), join groups of hosts, or change rules for packets (from 64 on).
 IP_LEVEL, IP_OPTIONS_REFUSED, IP_FIREWALL = 0, (3, 4, 35, 39, 42, 46), 64
@@ -54,8 +55,12 @@ LOCK_EX = 2
 # IPC_INFO, IPC_STAT and the SHM_, SEM_ and MSG_ forms of both, which only tell.
 IPC_READS = (2, 3, 11, 12, 13, 14, 18, 19)
 IPC_64 = 0x100
-# TIOCSTI, TIOCSCTTY, TIOCLINUX, TIOCCONS, TIOCSETD, FIOSETOWN, SIOCSPGRP.
-IOCTL_REFUSED = (0x5412, 0x540E, 0x541C, 0x541D, 0x5423, 0x8901, 0x8902)
+# TIOCSTI, TIOCSCTTY, TIOCLINUX, TIOCCONS, TIOCSETD, FIOSETOWN, SIOCSPGRP; and, marked as reads,
+# FS_IOC_SET_ENCRYPTION_POLICY, XFS_IOC_FREE_EOFBLOCKS, _GOINGDOWN and BTRFS_IOC_START_SYNC.
+IOCTL_REFUSED = (
+    *(0x5412, 0x540E, 0x541C, 0x541D, 0x5423, 0x8901, 0x8902),
+    *(0x800C6613, 0x8080583A, 0x8004587D, 0x80089418),
+)
 # Terminals and pipes, sockets and interfaces, namespaces.
 IOCTL_RANGES = ((0x5401, 0x5460), (0x8900, 0x89FF), (0xB701, 0xB708))
 FIEMAP = 0xC020660B
@@ -75,6 +80,8 @@ OWN_ONLY = {
     "setpriority": 1,
     "ioprio_set": 1,
 }
+# PRIO_USER and IOPRIO_WHO_USER: to these, 0 is every process of the user.
+OF_USER = {"setpriority": 2, "ioprio_set": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,8 @@ def filter_program(profile: Profile, column: int) -> bytes:
         "prctl": [_argument(0), step(EQUAL, PR_SET_DUMPABLE, 0, 1), fail(0), allow()],
         "setrlimit": [_argument(0), step(EQUAL, RLIMIT_CORE, 0, 1), fail(0), allow()],
         "setsockopt": socket_options,
+        "sync": [fail(0)],  # all disks would have to write for it
+        "syncfs": [fail(0)],
         "syslog": [_argument(0), *_only(SYSLOG_READS)],
     }
     if not profile.kernel_log:
@@ -182,7 +191,8 @@ def filter_program(profile: Profile, column: int) -> bytes:
         masked = step(AND, ~IPC_64 & 0xFFFFFFFF)
         decisions[name] = [_argument(place), masked, *_only(IPC_READS)]
     for name, place in OWN_ONLY.items():
-        decisions[name] = [_argument(place), step(EQUAL, 0, 1, 0), fail(errno.EPERM), allow()]
+        own = [_argument(0), *_never((OF_USER[name],)), allow()] if name in OF_USER else [allow()]
+        decisions[name] = [_argument(place), step(EQUAL, 0, 1, 0), fail(errno.EPERM), *own]
     # Limits of another process may be read, not set. New ones are a pointer: either half tells.
     own = [_argument(1), step(EQUAL, RLIMIT_CORE, 0, 1), fail(0), allow()]
     setting = [_argument(0), *when(0, own), fail(errno.EPERM)]
