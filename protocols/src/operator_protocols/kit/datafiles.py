@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 __all__ = ["DataFiles", "Mark", "is_intact", "mark_files"]
 
@@ -63,13 +64,15 @@ class DataFiles:
     """Remembers the files of servers that work, and compares them once they have stopped.
 
     `logs` are the patterns of files that a server only appends to, `others` those of other files
-    without which its data is lost.
+    without which its data is lost. What one observer of a process saw, all of them know: a monitor
+    and an agent each have an object of the same subject.
     """
+
+    _marks: ClassVar[dict[str, Mark]] = {}
+    _latest: ClassVar[dict[str, Mark]] = {}
 
     def __init__(self, logs: Iterable[str], others: Iterable[str] = ()) -> None:
         self._logs, self._others = tuple(logs), tuple(others)
-        self._marks: dict[str, Mark] = {}
-        self._latest: dict[str, Mark] = {}
 
     def are_present(self, place: Path) -> bool:
         """Whether there is a file with data at all."""
@@ -79,7 +82,8 @@ class DataFiles:
     def compare(self, name: str, place: Path | None, *, works: bool) -> bool | None:
         """Whether the data of this server is intact; None where it was not seen to work twice.
 
-        What a check saw counts once the next one finds the server working too: it may have stopped
+        `name` is its data directory as it is configured, and `place` where that is seen now. What a
+        check saw counts once the next one finds the server working too: it may have stopped
         during the check, and somebody may have touched its data since.
         """
         if place is None:
