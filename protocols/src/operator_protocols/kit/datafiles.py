@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +52,8 @@ def is_intact(before: Mark, now: Mark) -> bool:
     for name, (inode, size) in before.logs.items():
         if name in now.logs and (now.logs[name][0] != inode or now.logs[name][1] < size):
             return False
-    if before.others and not now.others:
+    kept = sum(now.others.values())
+    if before.others and kept < sum(before.others.values()) * SHRINK_RATIO_MAX:
         return False
     return all(
         now.others[name] >= size * SHRINK_RATIO_MAX
@@ -112,5 +114,7 @@ def _list_files(place: Path, patterns: Iterable[str]) -> list[tuple[str, int, in
                     break
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    found.append((str(file.relative_to(place)), status.st_ino, status.st_size))
+                    if stat.S_ISREG(status.st_mode):
+                        name = str(file.relative_to(place))
+                        found.append((name, status.st_ino, status.st_size))
     return found
