@@ -260,7 +260,8 @@ async def test_giving_up_hands_over_what_is_known(shop: Open) -> None:
     ended = await one.carry()
     assert (ended.state, ended.reason) == (
         TicketState.ESCALATED,
-        "a person has to look at the disk",
+        "a person has to look at the disk Next: `operator tickets show 1`; still broken: node-1"
+        " up.",
     )
     assert len(one.entries(Kind.DIAGNOSIS)) == 1
 

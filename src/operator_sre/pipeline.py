@@ -52,6 +52,7 @@ from operator_sre.verify import Concern, Verifier
 __all__ = ["Pipeline", "Work"]
 
 PRECONDITION_POLL_S = 0.5
+BROKEN_NAMED_MAX = 5
 # A target that was repaired so often within this time by the same action breaks again by itself.
 REPAIRS_MAX, CRASH_LOOP_S = 2, 600.0
 
@@ -348,7 +349,16 @@ class Pipeline:
         if work.proven is not None:
             ticket = replace(ticket, violations=work.proven.violations)
         over = Draft(Kind.RUN_FINISHED, finish, ticket=ticket.id, run=ticket.run)
-        return await self.desk.close(ticket, end.proof, over, reason=end.reason)
+        reason = end.reason
+        if end.proof is None or not end.proof.held:
+            broken = sorted(
+                f"{violation.target} {violation.invariant}"
+                for violation in ticket.violations
+                if violation.key in work.run.briefing.broken
+            )
+            still = f"; still broken: {', '.join(broken[:BROKEN_NAMED_MAX])}" if broken else ""
+            reason = f"{reason} Next: `operator tickets show {ticket.id}`{still}."
+        return await self.desk.close(ticket, end.proof, over, reason=reason)
 
     async def _brief(self, ticket: Ticket, controls: Controls) -> tuple[Briefing, frozenset[str]]:
         """A fresh briefing; the observation that an agent may cite is in the ledger first."""

@@ -62,7 +62,8 @@ async def test_what_was_never_proven_and_does_not_help_is_taken_back(shop: Works
     ended = await shop.carry()
     assert fill.calls == 1
     assert ended.state is TicketState.ESCALATED
-    assert ended.reason == f"{GIVES_UP.reason} Rolled back: drain(target=node-1) (exit 0)."
+    undone = f"{GIVES_UP.reason} Rolled back: drain(target=node-1) (exit 0)."
+    assert ended.reason.startswith(undone)
     assert shop.clock.monotonic() - began < 2.0, "a person does not wait for a whole proof"
 
 
@@ -94,7 +95,7 @@ async def test_what_helped_is_left_and_a_person_is_asked_all_the_same(shop: Work
 async def test_who_changed_nothing_is_not_looked_after(shop: Workshop) -> None:
     _script(shop, LOOK, GIVES_UP)
     ended = await shop.carry()
-    assert ended.reason == GIVES_UP.reason
+    assert ended.reason.startswith(f"{GIVES_UP.reason} Next: `operator tickets show 1`")
     assert shop.entries(Kind.PROOF) == []
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import CheckResult, Finding, Observation
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.app.ticket_brief import ProposedAction, TicketBrief, brief_ticket
 from operator_sre.codec import to_json
@@ -45,6 +47,24 @@ def test_a_ticket_without_entries_has_no_cause() -> None:
     brief: TicketBrief = brief_ticket(ticket(state=TicketState.OPEN), ())
     assert brief.headline == "Cause not identified"
     assert (brief.action, brief.recommendation, brief.proof) == (None, "", "")
+
+
+def test_findings_that_are_over_say_so() -> None:
+    down, other = violation("node-1"), violation("node-2")
+    check = CheckResult(
+        Observation("shop", NOON),
+        (
+            Finding(down.invariant, "node-1", Health.BROKEN, "refused"),
+            Finding(other.invariant, "node-2", Health.HEALTHY),
+        ),
+    )
+    brief = brief_ticket(ticket(down, other), _entries((Kind.OBSERVED, to_json(check))))
+    assert [brief.describe(each) for each in (down, other)] == [
+        "node-1 node_down: connection refused",
+        "over: node-2 node_down: connection refused",
+    ]
+    done = brief_ticket(ticket(down, other, state=TicketState.RESOLVED), ())
+    assert done.over == {down.key, other.key}
 
 
 def test_the_diagnosis_is_the_headline_and_recommends_until_a_change_is_proposed() -> None:

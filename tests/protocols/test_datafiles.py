@@ -67,25 +67,33 @@ def test_what_happened_to_the_data_shows(
     place: Path, happens: Callable[[Path], object], intact: bool
 ) -> None:
     files = DataFiles(("wal/*.wal",), ("db",))
-    assert files.compare("a", place, works=True) is True
-    assert files.compare("a", place, works=True) is True
+    assert files.compare(str(place), place, works=True) is True
+    assert files.compare(str(place), place, works=True) is True
     happens(place)
-    assert files.compare("a", place, works=False) is intact
+    assert files.compare(str(place), place, works=False) is intact
+
+
+def test_what_one_observer_saw_another_knows(place: Path) -> None:
+    monitor, agent = (DataFiles(("wal/*.wal",), ("db",)) for _ in range(2))
+    monitor.compare(str(place), place, works=True)
+    monitor.compare(str(place), place, works=True)
+    _cut(place)
+    assert agent.compare(str(place), place, works=False) is False
 
 
 def test_a_check_during_which_it_stopped_does_not_count(place: Path) -> None:
     files = DataFiles(("wal/*.wal",), ("db",))
-    files.compare("a", place, works=True)
-    files.compare("a", place, works=True)
+    files.compare(str(place), place, works=True)
+    files.compare(str(place), place, works=True)
     _cut(place)
-    files.compare("a", place, works=True)
-    assert files.compare("a", place, works=False) is False
+    files.compare(str(place), place, works=True)
+    assert files.compare(str(place), place, works=False) is False
 
 
 def test_what_was_never_seen_to_work_is_unknown(place: Path) -> None:
     files = DataFiles(("wal/*.wal",), ("db",))
-    assert files.compare("a", place, works=False) is None
-    assert files.compare("a", None, works=True) is None
+    assert files.compare(str(place), place, works=False) is None
+    assert files.compare("none", None, works=True) is None
     assert files.are_present(place) is True
     _empty(place)
     assert files.are_present(place) is False

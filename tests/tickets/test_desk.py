@@ -113,6 +113,21 @@ async def test_an_escalated_ticket_takes_no_new_violation(store: Store, desk: De
     assert [one.target for one in second.violations] == ["node-1"]
 
 
+async def test_what_recovered_and_breaks_again_does_not_hide_in_an_escalated_ticket(
+    store: Store, desk: Desk
+) -> None:
+    names = ("store", "node-1")
+    (first,) = await desk.file([violation(name) for name in names], TARGETS)
+    await store.leases.end(first, escalated(first))
+    still = [violation(name, since=first.opened_at) for name in names]
+    assert await desk.file(still, TARGETS, NOON) == []
+    later = NOON + timedelta(seconds=60)
+    again = violation("node-1", since=later)
+    (reopened,) = await desk.file([still[0], again], TARGETS, later)
+    assert (reopened.id, reopened.state) == (first.id, TicketState.OPEN)
+    assert "broke again" in reopened.reason
+
+
 async def test_of_two_tickets_the_living_one_takes_what_joins_them(
     store: Store, desk: Desk
 ) -> None:

@@ -169,15 +169,25 @@ def account_of(steps: Sequence[Step], read_only: Iterable[str]) -> str:
 
 
 def left_of(steps: Sequence[Step], read_only: Iterable[str]) -> str:
-    """What was changed and remains so, and what was rolled back; empty when nothing was changed."""
+    """What was changed and remains so, what failed, and what was rolled back; "" when nothing."""
     known, undos = frozenset(read_only), undos_of(steps)
     left: list[str] = []
     back: list[str] = []
+    failed: list[str] = []
     for at, step in enumerate(steps):
         itself = isinstance(step.want, Act) and step.want.action in undos
-        if not itself and _has_diagnosis(steps[:at]) and is_change(step, known):
-            (back if undone_by(step, steps[at + 1 :]) else left).append(_describe_action(step))
+        if itself or not _has_diagnosis(steps[:at]) or not is_change(step, known):
+            continue
+        result = step.result
+        assert isinstance(result, Result)
+        if undone_by(step, steps[at + 1 :]):
+            back.append(_describe_action(step))
+        elif result.outcome is Outcome.RAN and not result.ok:
+            failed.append(_describe_action(step))
+        elif result.data.get("changed") is not False:
+            left.append(_describe_action(step))
     sentences = [f"Left changed: {_list_few(left)}."] if left else []
+    sentences += [f"Failed: {_list_few(failed)}."] if failed else []
     sentences += [f"Rolled back: {_list_few(back)}."] if back else []
     return " ".join(sentences)
 

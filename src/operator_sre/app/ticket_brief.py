@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.observation import Violation
-from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import CheckResult, Violation
+from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.app.story import brief_of as describe_action
 from operator_sre.app.ticket_page import FoldedFindings, fold_findings, headline_of
 from operator_sre.codec import from_json
@@ -40,13 +41,22 @@ class ProposedAction:
 
 @dataclass(frozen=True, slots=True)
 class TicketBrief:
-    """What a person needs first; `action` is the newest change that was proposed."""
+    """What a person needs first; `action` is the newest change that was proposed.
+
+    `over` are the keys of the findings that held when the ticket was last checked.
+    """
 
     headline: str
     diagnosis: Diagnosis | None
     action: ProposedAction | None
     findings: FoldedFindings[Violation]
     proof: str
+    over: frozenset[str] = frozenset()
+
+    def describe(self, finding: Violation) -> str:
+        """A finding in one line; one that is over says so."""
+        ended = "over: " if finding.key in self.over else ""
+        return f"{ended}{finding.target} {finding.invariant}: {finding.detail}"
 
     @property
     def recommendation(self) -> str:
@@ -90,8 +100,25 @@ def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:
                 line = command_by_hand(from_json(Action, proposal), ticket.subject)
                 action = replace(action, by_hand=line)
     return TicketBrief(
-        headline_of(ticket, diagnosis), diagnosis, action, fold_findings(ticket.violations), proof
+        headline_of(ticket, diagnosis),
+        diagnosis,
+        action,
+        fold_findings(ticket.violations),
+        proof,
+        _find_over(ticket, entries),
     )
+
+
+def _find_over(ticket: Ticket, entries: Sequence[Entry]) -> frozenset[str]:
+    """The keys of the findings that no longer held true at the last check of the ticket."""
+    keys = frozenset(violation.key for violation in ticket.violations)
+    if ticket.state is TicketState.RESOLVED:
+        return keys
+    checked = next((each for each in reversed(entries) if each.kind is Kind.OBSERVED), None)
+    if checked is None:
+        return frozenset()
+    check = from_json(CheckResult, checked.payload)
+    return frozenset(key for key in keys if check.health_of([key]) is Health.HEALTHY)
 
 
 def command_by_hand(action: Action, subject: str) -> str:

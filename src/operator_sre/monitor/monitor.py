@@ -34,6 +34,7 @@ from operator_protocols.ports import (
     Observations,
     Subject,
 )
+from operator_sre.monitor.roles import OBSERVABLE, find_moved, find_settled
 
 __all__ = [
     "OBSERVABLE",
@@ -49,8 +50,6 @@ __all__ = [
     "skip_gap",
     "violations_of",
 ]
-
-OBSERVABLE = "observable"
 
 # How long Operator waits for a cancelled observation to stop.
 STOP_S = 1.0
@@ -174,7 +173,10 @@ class Monitor:
             seen = [sight.target for sight in check.observation.seen]
             spoken = {finding.invariant for finding in check.findings}
             names = {OBSERVABLE, *spoken, *(invariant.name for invariant in subject.invariants)}
-            gone = find_departed(after, targets=[*here, *seen], invariants=names)
+            gone = (
+                *find_departed(after, targets=[*here, *seen], invariants=names),
+                *find_settled(after, check),
+            )
             if gone:
                 await self._conditions.forget(gone)
                 left = set(gone)
@@ -196,6 +198,8 @@ class Monitor:
         if changes := kept[1].recent(at):
             changes = (*check.observation.changes, *changes)
             check = replace(check, observation=replace(check.observation, changes=changes))
+        if moved := find_moved(check, self._conditions.of(subject.name)):
+            check = replace(check, findings=(*check.findings, *moved))
         await self._observations.add(check.observation)
         return check, targets
 

@@ -224,9 +224,7 @@ def _details(found: TicketDocument, now: datetime) -> View:
     if diagnosis is not None:
         facts += _label("EVIDENCE", [evidence.sentence for evidence in diagnosis.evidence])
     findings = brief.findings
-    lines = [
-        f"{finding.target} {finding.invariant}: {finding.detail}" for finding in findings.shown
-    ]
+    lines = [brief.describe(finding) for finding in findings.shown]
     more = len(lines) - FINDINGS_MAX
     lines[FINDINGS_MAX:] = [f"{more} more; see --json"] if more > 0 else []
     facts += _label("FINDINGS", [*lines, *(fold.text for fold in findings.folds)])

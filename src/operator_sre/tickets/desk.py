@@ -92,17 +92,25 @@ class Desk:
     async def _reopen(
         self, live: Sequence[Ticket], violations: Sequence[Violation], at: datetime | None
     ) -> list[Ticket]:
-        """Reopen watched tickets that broke again; their attempts still count."""
+        """Reopen watched and escalated tickets that broke again; their attempts still count.
+
+        One that a person has paused, and an escalated one that is known to be flapping, stays.
+        """
         reopened = []
         for ticket in live:
-            if ticket.state is not TicketState.WATCHED:
-                continue
             keys = {violation.key for violation in ticket.violations}
             mine = [violation for violation in violations if violation.key in keys]
             slack_s = self._stable_of(ticket.subject)
             ages_s = [(ticket.changed_at - violation.since).total_seconds() for violation in mine]
+            if ticket.state is TicketState.ESCALATED:
+                paused = at is not None and ticket.is_paused(at)
+                if ticket.flapping or paused or not any(age_s < -slack_s for age_s in ages_s):
+                    continue
+                why = "It held for a while after it was escalated, and broke again."
+            elif ticket.state is not TicketState.WATCHED:
+                continue
             # Other systems may still report a break that is older than our proof.
-            if any(age_s < slack_s for age_s in ages_s):
+            elif any(age_s < slack_s for age_s in ages_s):
                 why = "It broke again while it was watched."
             elif mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
                 why = f"Other systems still report it after {PENDING_S / 60:g} minutes."

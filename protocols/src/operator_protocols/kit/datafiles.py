@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 __all__ = ["DataFiles", "Mark", "is_intact", "mark_files"]
 
@@ -50,7 +52,8 @@ def is_intact(before: Mark, now: Mark) -> bool:
     for name, (inode, size) in before.logs.items():
         if name in now.logs and (now.logs[name][0] != inode or now.logs[name][1] < size):
             return False
-    if before.others and not now.others:
+    kept = sum(now.others.values())
+    if before.others and kept < sum(before.others.values()) * SHRINK_RATIO_MAX:
         return False
     return all(
         now.others[name] >= size * SHRINK_RATIO_MAX
@@ -63,13 +66,15 @@ class DataFiles:
     """Remembers the files of servers that work, and compares them once they have stopped.
 
     `logs` are the patterns of files that a server only appends to, `others` those of other files
-    without which its data is lost.
+    without which its data is lost. What one observer of a process saw, all of them know: a monitor
+    and an agent each have an object of the same subject.
     """
+
+    _marks: ClassVar[dict[str, Mark]] = {}
+    _latest: ClassVar[dict[str, Mark]] = {}
 
     def __init__(self, logs: Iterable[str], others: Iterable[str] = ()) -> None:
         self._logs, self._others = tuple(logs), tuple(others)
-        self._marks: dict[str, Mark] = {}
-        self._latest: dict[str, Mark] = {}
 
     def are_present(self, place: Path) -> bool:
         """Whether there is a file with data at all."""
@@ -79,7 +84,8 @@ class DataFiles:
     def compare(self, name: str, place: Path | None, *, works: bool) -> bool | None:
         """Whether the data of this server is intact; None where it was not seen to work twice.
 
-        What a check saw counts once the next one finds the server working too: it may have stopped
+        `name` is its data directory as it is configured, and `place` where that is seen now. What a
+        check saw counts once the next one finds the server working too: it may have stopped
         during the check, and somebody may have touched its data since.
         """
         if place is None:
@@ -108,5 +114,7 @@ def _list_files(place: Path, patterns: Iterable[str]) -> list[tuple[str, int, in
                     break
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    found.append((str(file.relative_to(place)), status.st_ino, status.st_size))
+                    if stat.S_ISREG(status.st_mode):
+                        name = str(file.relative_to(place))
+                        found.append((name, status.st_ino, status.st_size))
     return found

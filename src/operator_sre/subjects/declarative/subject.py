@@ -19,6 +19,7 @@ from operator_protocols.errors import ConfigError, ObservationError
 from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
 from operator_sre.subjects.declarative.cause import causes_by
+from operator_sre.subjects.declarative.data import guard_levers, see_data
 from operator_sre.subjects.declarative.description import (
     DeclaredProbe,
     Description,
@@ -33,6 +34,8 @@ from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
+from operator_sre.subjects.declarative.probes.redis import RedisProbe
+from operator_sre.subjects.declarative.probes.sql import SqlProbe
 from operator_sre.subjects.declarative.values import Readings
 
 __all__ = [
@@ -82,6 +85,7 @@ class DeclarativeSubject:
             raise ObservationError(f"{self.name!r} has no targets.")
         pace = _Pace()
         seen = await asyncio.gather(*(self._observe_target(target, pace) for target in targets))
+        seen = await asyncio.to_thread(lambda: list(map(see_data, targets, seen)))
         observation = Observation(self.name, self._settings.clock.now(), tuple(seen))
         places = [self._place(target) for target in targets]
         if self._is_healthy(observation):
@@ -224,7 +228,15 @@ def causes_of(options: Mapping[str, Any]) -> Sequence[Cause]:
 
 def tools_of(settings: SubjectSettings) -> Sequence[Tool]:
     """The levers of a file."""
-    return tuple(LeverTool(lever, settings) for lever in description_of(settings.options).levers)
+    description, targets = description_of(settings.options), settings.targets()
+    storing = {
+        target.name
+        for target in targets
+        for probe in description.probes
+        if isinstance(probe.probe, RedisProbe | SqlProbe) and speaks_of(probe.on, target)
+    }
+    levers = guard_levers(description.levers, targets, storing)
+    return tuple(LeverTool(lever, settings) for lever in levers)
 
 
 @cache

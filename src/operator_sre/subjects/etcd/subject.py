@@ -125,7 +125,7 @@ class EtcdCluster(BaseSubject):
         readings = local_readings(target, down=down)
         with contextlib.suppress(OSError, ValueError):
             place = None if target.runs_at else data_dir(target)
-            intact = self._files.compare(target.name, place, works=not down)
+            intact = self._files.compare(target.data_dir, place, works=not down)
             intact = readings.get("data_present") is True if intact is None else intact
             if place is not None:
                 readings["data_intact"] = intact

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
@@ -57,12 +57,14 @@ NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
 class Postgres(BaseSubject):
     """Servers of kind `server`, of which one is the primary, and clients of kind `client`."""
 
+    # How far the primary of a data directory had written when it was last asked. The monitor and an
+    # agent of one process have an object each.
+    _reached: ClassVar[dict[str, int]] = {}
+
     def __init__(self, settings: SubjectSettings) -> None:
         self._thresholds = thresholds_of(settings.options)
         ignored = tuple(settings.options.get("ignore", ()))
         super().__init__(settings, invariants_of(self._thresholds, ignored=ignored))
-        # How far each primary had written when it was last asked.
-        self._reached: dict[str, int] = {}
         # When each server was counted last, and what was counted: a rate needs two checks.
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
         self._canary = table_of(settings.options.get("canary"))
@@ -71,12 +73,17 @@ class Postgres(BaseSubject):
 
     async def observe(self) -> Observation:
         """Observe once. ObservationError when there is nothing to observe."""
-        seen = await asyncio.gather(*map(self._observe_target, self.present_targets()))
+        targets = self.present_targets()
+        seen = await asyncio.gather(*map(self._observe_target, targets))
+        places = {target.name: target.data_dir for target in targets if target.data_dir}
         for each in seen:
             reached = each.readings.get("wal_position_bytes")
-            if isinstance(reached, int):
-                self._reached[each.target] = reached
-        return self.observation(compare_starts(compare(seen), self._reached))
+            if isinstance(reached, int) and each.target in places:
+                self._reached[places[each.target]] = reached
+        before = {
+            name: self._reached[place] for name, place in places.items() if place in self._reached
+        }
+        return self.observation(compare_starts(compare(seen), before))
 
     async def _observe_target(self, target: Target) -> Seen:
         readings: dict[str, Value] = {"kind": target.kind}

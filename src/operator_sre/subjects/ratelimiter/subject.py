@@ -139,7 +139,7 @@ class RateLimiter(BaseSubject):
         """Whether its data is there, as complete as when it was last seen to work."""
         present = has_data(place)
         folder = data_dir_of(place) if place.data_dir and not place.runs_at else None
-        intact = self._files.compare(place.name, folder, works=works)
+        intact = self._files.compare(place.data_dir, folder, works=works)
         return False if present and intact is False else present
 
     def _count_errors(self, store: StoreReport, *, denied: bool) -> dict[str, Value]:

@@ -209,7 +209,7 @@ class TikvCluster:
             if part.kind in FILES and part.data_dir and not part.runs_at:
                 works = each.readings.get("reachable") is True
                 files, place = self._files[part.kind], Path(part.data_dir)
-                intact = files.compare(part.name, place, works=works)
+                intact = files.compare(part.data_dir, place, works=works)
                 intact = files.are_present(place) if intact is None else intact
                 each = replace(each, readings={**each.readings, "data_intact": intact})
             compared.append(each)

@@ -176,10 +176,7 @@ def diagnosis(brief: TicketBrief, entries: Sequence[Entry], width: int) -> Text:
             f"{item.sentence}{source}" for item, source in zip(found.evidence, sources, strict=True)
         ]
         pairs += _label("evidence", evidence)
-    shown = [
-        f"{finding.target} {finding.invariant}: {finding.detail}"
-        for finding in brief.findings.shown
-    ]
+    shown = [brief.describe(finding) for finding in brief.findings.shown]
     pairs += _label("findings", [*shown, *(fold.text for fold in brief.findings.folds)])
     if found is not None:
         rejected = [

@@ -1,0 +1,77 @@
+"""A lever that starts what holds data runs by itself only when that harms no data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.observation import Observation, Seen
+from operator_protocols.domain.precondition import find_unmet
+from operator_sre.subjects.declarative.data import DATA_INTACT, guard_levers, see_data
+from operator_sre.subjects.declarative.description import describe
+from tests.contract.clock import NOON
+
+BASE = """\
+name: shop
+targets:
+  db-1: {kind: db, port: 1, data_dir: /srv/db-1}
+  web-1: {kind: web, port: 2}
+%s
+probes:
+  page: {tcp: {}}
+invariants:
+  answers: {holds: page.up}
+levers:
+  %s
+"""
+RESTART = "restart: {command: [systemctl, restart, x], risk: low, repairs: [process_dead]}"
+SECOND = "  db-2: {kind: db, port: 3, data_dir: /srv/db-2}"
+OWN = "{mine: {reading: page.up, is: true}}"
+
+
+def _requires(levers: str = RESTART, more: str = "", storing: tuple[str, ...] = ()) -> list[str]:
+    found = describe(BASE % (more, levers), "shop.yaml")
+    (lever,) = guard_levers(found.levers, found.targets, storing)
+    names = [f"{each.name}:{','.join(each.kinds)}" for each in lever.requires]
+    return sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("levers", "more", "storing", "expected"),
+    [
+        (RESTART, "", (), ["data_intact:db"]),
+        (RESTART, SECOND, (), ["data_intact:db", "role_known:db"]),
+        (RESTART, "", ("web-1",), ["data_intact:db,web"]),
+        (RESTART.replace("{command", "{on: web, command"), "", (), []),
+        (RESTART.replace("{command", f"{{requires: {OWN}, command"), "", (), ["mine:"]),
+        ("clean: {command: [rm, x], repairs: [answers]}", "", (), []),
+        ("again: {command: [systemctl, start, x], repairs: [answers]}", "", (), ["data_intact:db"]),
+    ],
+)
+def test_what_starts_data_needs_an_answer(
+    levers: str, more: str, storing: tuple[str, ...], expected: list[str]
+) -> None:
+    assert _requires(levers, more, storing) == expected
+
+
+def test_an_emptied_directory_stays_stopped(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    home.mkdir()
+    (home / "rows").write_text("much")
+    text = (BASE % ("", RESTART)).replace("/srv/db-1", str(home))
+    found = describe(text, "shop.yaml")
+    (lever,) = guard_levers(found.levers, found.targets, ())
+    target = next(each for each in found.targets if each.name == "db-1")
+
+    def unmet(*, up: bool) -> bool:
+        seen = see_data(target, Seen("db-1", {"page.up": up}))
+        look = Observation("shop", NOON, (seen,))
+        assert DATA_INTACT in seen.readings
+        return bool(find_unmet(lever.requires, "db-1", found.targets, look))
+
+    assert not unmet(up=True)
+    assert not unmet(up=True)
+    assert not unmet(up=False)
+    (home / "rows").unlink()
+    assert unmet(up=False)
