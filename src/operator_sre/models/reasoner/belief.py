@@ -11,6 +11,7 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.causes import DEAD, ENDING, NEEDS_OTHERS, UNEXPLAINED, VAGUE
 from operator_sre.models.reasoner.outcomes import HEALTHY, SUFFERING, WORDS, chance
+from operator_sre.models.reasoner.symptoms import REASONS, WEAK_REASONS
 
 __all__ = [
     "FAILED",
@@ -36,6 +37,9 @@ NOT_NAMED = 0.1  # another invariant is broken as well
 NONE_NAMED = 0.02  # none of the named invariants is broken
 SHOWN = 4.0  # the observation shows what the cause predicts
 NOT_SHOWN = 0.02
+# A server that names the reason itself outweighs causes that fit what is broken.
+NAMED_BY_LOG = 20.0
+STRONG_REASONS = frozenset(REASONS) - WEAK_REASONS
 REACHED = 0.1  # the target answered, although the cause makes it unreachable
 HARDLY = 0.05  # how seldom the port answers then
 OFTEN = 0.5
@@ -72,6 +76,19 @@ class Belief:
         return normalise(
             {
                 suspect: weight * likelihood(suspect, probe, target, outcome)
+                for suspect, weight in self.weights.items()
+            }
+        )
+
+    def named(self, probe: str, target: str, outcome: str) -> Belief:
+        """The belief where a log names a reason: that outweighs what a cause is known to break."""
+        if probe != "log" or outcome not in STRONG_REASONS:
+            return self
+        return normalise(
+            {
+                suspect: weight * NAMED_BY_LOG
+                if likelihood(suspect, probe, target, outcome) >= OFTEN
+                else weight
                 for suspect, weight in self.weights.items()
             }
         )

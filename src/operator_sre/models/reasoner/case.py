@@ -159,10 +159,12 @@ def case_from(ask: Ask) -> Case:
         belief = belief.after(WORDS, target, word)
     for output in outputs:
         if output.outcome in DECISIVE:
-            belief = belief.after(output.probe, output.target, output.outcome)
+            seen = output.probe, output.target, output.outcome
+            belief = belief.after(*seen).named(*seen)
     before, initial = None, belief
     for reading in readings:
-        before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
+        seen = reading.probe, reading.target, reading.outcome
+        before, belief = belief, belief.after(*seen).named(*seen)
     return Case(
         briefing=briefing,
         readings=readings,
