@@ -208,7 +208,8 @@ def first_belief(
         for cause in causes:
             if place.admits(cause, shown):
                 weight = _weigh(cause, place, readings, shown.invariants)
-                for each in ended if cause.name in ENDING else ():
+                plain = not (cause.breaks or cause.shows)
+                for each in ended if plain and cause.name in ENDING else ():
                     if place.admits(each, shown):
                         like = replace(cause, breaks=each.breaks, shows=each.shows)
                         weight = max(weight, _weigh(like, place, readings, shown.invariants))
