@@ -10,8 +10,8 @@ from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.causes import DEAD, ENDING, NEEDS_OTHERS, UNEXPLAINED, VAGUE
-from operator_sre.models.reasoner.outcomes import HEALTHY, SUFFERING, WORDS, chance
-from operator_sre.models.reasoner.symptoms import REASONS, WEAK_REASONS
+from operator_sre.models.reasoner.outcomes import DECISIVE, HEALTHY, SUFFERING, WORDS, chance
+from operator_sre.models.reasoner.symptoms import WEAK_REASONS
 
 __all__ = [
     "FAILED",
@@ -39,7 +39,7 @@ SHOWN = 4.0  # the observation shows what the cause predicts
 NOT_SHOWN = 0.02
 # A server that names the reason itself outweighs causes that fit what is broken.
 NAMED_BY_LOG = 20.0
-STRONG_REASONS = frozenset(REASONS) - WEAK_REASONS
+STRONG_REASONS = frozenset(DECISIVE) - WEAK_REASONS
 REACHED = 0.1  # the target answered, although the cause makes it unreachable
 HARDLY = 0.05  # how seldom the port answers then
 OFTEN = 0.5
