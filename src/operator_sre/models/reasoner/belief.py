@@ -29,6 +29,7 @@ SURE = 0.9
 # A cause that names invariants or readings need not explain words as well.
 KNOWS_BETTER = 0.2
 KNOWS_BETTER_UNTOLD = 0.6
+OF_ANOTHER = 0.1
 TRIED = 0.02  # its remedy was applied, and the trouble stayed
 FAILED = 0.1  # its remedy could not be applied
 NOT_EXPLAINED = 0.05  # a violation that does not follow from the cause
@@ -76,6 +77,22 @@ class Belief:
         return normalise(
             {
                 suspect: weight * likelihood(suspect, probe, target, outcome)
+                for suspect, weight in self.weights.items()
+            }
+        )
+
+    def told(self, target: str, word: str) -> Belief:
+        """The belief after the findings named this trouble at a target.
+
+        What is wrong with another target may have a cause of its own.
+        """
+        return normalise(
+            {
+                suspect: weight
+                * max(
+                    likelihood(suspect, WORDS, target, word),
+                    0.0 if suspect.target == target else OF_ANOTHER,
+                )
                 for suspect, weight in self.weights.items()
             }
         )

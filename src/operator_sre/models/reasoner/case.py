@@ -28,7 +28,7 @@ from operator_sre.models.reasoner.causes import (
     VAGUE,
 )
 from operator_sre.models.reasoner.logs import read_log
-from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
+from operator_sre.models.reasoner.outcomes import DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
@@ -156,7 +156,7 @@ def case_from(ask: Ask) -> Case:
     belief = first_belief(targets, briefing.targets, causes, symptoms).without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
-        belief = belief.after(WORDS, target, word)
+        belief = belief.told(target, word)
     for output in outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome

@@ -81,8 +81,8 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
     shown = [Evidence(text, seq) for text in _list_shown(case, leader)]
-    first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *shown[:1]]
-    lines = (*first, *telling[1:2], *made[1:2], *findings, *shown, *changes, *telling, *rest)
+    first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *telling[1:2]]
+    lines = (*first, *shown[:1], *made[1:2], *findings, *shown, *changes, *telling, *rest)
     return tuple(dict.fromkeys(lines))
 
 
