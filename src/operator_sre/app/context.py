@@ -31,6 +31,7 @@ SEEN_MAX = 400
 TRENDS_MAX = 40
 LOGS_MAX = 3
 CHANGES_MAX, CHANGES_PER_TARGET = 12, 4
+NOTING_LOOKS = 12
 VALUE_CHARS_MAX = 200
 OBSERVED = "observation"
 # Texts that say what a check measured or how something fails, not how it is configured.
@@ -64,7 +65,13 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         return Context(
             trends_of(looks, names),
             log_tails(known, names, redact[0]),
-            changes_of(looks, [*names, *sorted(everyone.difference(names))], since, redact[0]),
+            changes_of(
+                looks,
+                [*names, *sorted(everyone.difference(names))],
+                since,
+                redact[0],
+                noted=_noted_changes(app.store.observations, ticket.subject),
+            ),
         )
 
     return context
@@ -106,16 +113,17 @@ def changes_of(
     names: Sequence[str],
     since: datetime,
     redact: Callable[[str], str],
+    *,
+    noted: Sequence[Change] = (),
 ) -> tuple[Change, ...]:
     """What differs at these targets from the time before the failure.
 
-    First what an observation itself names as a change, of each target those closest to the
+    First what observations themselves noted as a change, of each target those closest to the
     failure, and then the readings that differ. Only readings that both observations have are
     compared, so that a target that cannot be observed has no changes. Each is dated by the first
     observation that has the new value.
     """
-    noted = [change for look in looks[-1:] for change in look.changes]
-    noted.sort(key=lambda change: abs(change.at - since))
+    nearest = sorted(noted, key=lambda change: abs(change.at - since))
     stated = tuple(
         replace(
             change,
@@ -123,9 +131,18 @@ def changes_of(
             after=redact(change.after)[:VALUE_CHARS_MAX],
         )
         for name in names
-        for change in [each for each in noted if each.target == name][:CHANGES_PER_TARGET]
+        for change in [each for each in nearest if each.target == name][:CHANGES_PER_TARGET]
     )
     return (*stated, *_compare_readings(looks, names, since, redact))[:CHANGES_MAX]
+
+
+def _noted_changes(observations: Observations, subject: str) -> list[Change]:
+    """What the newest observations noted; that of an agent, made between two checks, has none."""
+    found: dict[tuple[str, str, str], Change] = {}
+    for look in reversed(observations.newest(subject, limit=NOTING_LOOKS)):
+        for change in look.changes:
+            found[change.target, change.name, change.source] = change
+    return list(found.values())
 
 
 def _compare_readings(

@@ -133,7 +133,7 @@ class Monitor:
         if last is None or (self._clock.now() - last).total_seconds() > gap_s:
             newest = self._observations.newest(subject.name, limit=1) if gap_s < math.inf else ()
             last = newest[0].at if newest else last
-        check, targets = await self._see(subject)
+        check, targets = await self._see(subject, surveys=True)
         at = check.observation.at
         graces = {invariant.name: invariant for invariant in subject.invariants}
         blind_grace_s = self._blind_graces.get(subject.name, self._blind_grace_s)
@@ -190,13 +190,15 @@ class Monitor:
         await self._conditions.update(changed)
         return after
 
-    async def _see(self, subject: Subject) -> tuple[CheckResult, tuple[Target, ...]]:
+    async def _see(
+        self, subject: Subject, *, surveys: bool = False
+    ) -> tuple[CheckResult, tuple[Target, ...]]:
         check, targets = await run_check(subject, self._clock, timeout_s=self._timeout_s)
         at = check.observation.at
-        kept = self._surroundings.setdefault(subject.name, (Surroundings(), ChangeLog()))
-        await asyncio.to_thread(_survey, *kept, targets, at)
-        if changes := kept[1].recent(at):
-            changes = (*check.observation.changes, *changes)
+        if surveys:  # what an agent checks between two watches has nothing to be compared with
+            kept = self._surroundings.setdefault(subject.name, (Surroundings(), ChangeLog()))
+            await asyncio.to_thread(_survey, *kept, targets, at)
+            changes = (*check.observation.changes, *kept[1].recent(at))
             check = replace(check, observation=replace(check.observation, changes=changes))
         if moved := find_moved(check, self._conditions.of(subject.name)):
             check = replace(check, findings=(*check.findings, *moved))

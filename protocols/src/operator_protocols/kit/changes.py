@@ -41,7 +41,7 @@ class ChangeLog:
         new = {name: value[:VALUE_CHARS_MAX] for name, value in state.items()}
         old = self._states.get((target, source))
         self._states[target, source] = new
-        if old is None:
+        if old is None or old == new:
             return
         for name in sorted(old.keys() | new.keys()):
             was, now = old.get(name, ""), new.get(name, "")

@@ -12,7 +12,8 @@ import pwd
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SETTINGS_MAX = 400
 FILES_MAX, DEPTH_MAX = 1_500, 3
 ARGUMENTS_MAX = 60
 BESIDE_MAX = 30
+PORTS_EVERY = 20  # surveys after which a process without ports is asked again
 # What servers make and remove all the time.
 _PASSING = re.compile(
     r"\.(pid|lock|sock|log|tmp|new|swp|opts)\b|temp|tmp|^\.s\.|^core\b|\.log$", re.I
@@ -42,12 +44,21 @@ _LISTENS = "0A"
 
 
 @dataclass(slots=True)
+class _File:
+    """A file as it was seen last: its mark, which differs when its text does, and its top size."""
+
+    mark: tuple[int, ...] = ()
+    text: str = ""
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
-    """The files of one target: their states, their largest sizes, and the folder they lie in."""
+    """The files of one target by their path below a folder, which has this device and number."""
 
     root: tuple[int, int]
-    paths: dict[str, Path]
-    sizes: dict[str, int] = field(default_factory=dict)
+    files: dict[str, _File]
+    configs: tuple[str, ...]
 
 
 class Surroundings:
@@ -57,6 +68,7 @@ class Surroundings:
         self._known: dict[str, _Known] = {}
         self._configs: dict[str, tuple[Path, ...]] = {}
         self._parsed: dict[Path, tuple[tuple[int, ...], dict[str, str]]] = {}
+        self._listening: dict[str, tuple[Process, str, int]] = {}
 
     def survey(self, target: Target) -> dict[str, dict[str, str]]:
         """States by source: its process, its settings, its files. Never raises.
@@ -70,6 +82,8 @@ class Surroundings:
         if running and target.process is not None:
             with contextlib.suppress(OSError, ValueError):
                 found["process"] = _read_process(target.process)
+                if ports := self._read_ports(target.name, target.process):
+                    found["process"]["listens on"] = ports
             with contextlib.suppress(OSError, ValueError):
                 self._configs[target.name] = tuple(_list_named_files(target.process))
         named = (*self._configs.get(target.name, ()), *_list_files_beside(target))
@@ -78,9 +92,9 @@ class Surroundings:
             if files is not None:
                 found["files"] = files
         configs = dict.fromkeys(named)
-        known = self._known.get(target.name)
-        if known is not None:
-            configs |= dict.fromkeys(known.paths.values())
+        if (known := self._known.get(target.name)) is not None:
+            place = data_dir_of(target)
+            configs |= dict.fromkeys(place / name for name in known.configs)
         settings = self._read_settings(
             path for path in configs if path.suffix.lower() in CONFIG_SUFFIXES
         )
@@ -92,7 +106,7 @@ class Surroundings:
         self, target: Target, named: Iterable[Path], *, running: bool
     ) -> dict[str, str] | None:
         """The owner, mode and kind of every file; None where they cannot be compared."""
-        states = {path.name: _describe(path) or "removed" for path in named}
+        states = {path.name: _survey_file(str(path), _File()) or "removed" for path in named}
         if not target.data_dir:
             return states or None
         place = data_dir_of(target)
@@ -103,26 +117,31 @@ class Surroundings:
         root = here.st_dev, here.st_ino
         known = self._known.get(target.name)
         if known is None or (known.root != root and running):
-            known = _Known(root, dict(_list_files(place)))
-            self._known[target.name] = known
+            files = {name: _File() for name in _list_files(place)}
+            configs = tuple(name for name in files if name.lower().endswith(CONFIG_SUFFIXES))
+            known = self._known[target.name] = _Known(root, files, configs)
         elif known.root != root:
             return None  # its volume is mounted only while it runs
-        known.paths = {name: place / name for name in known.paths}
-        gone: list[str] = []
-        for name, path in known.paths.items():
-            states[name] = _describe(path)
-            if not states[name]:
+        gone = []
+        for name, file in known.files.items():
+            states[name] = text = _survey_file(f"{place}/{name}", file)
+            if not text:
                 gone.append(name)
-                continue
-            size = path.lstat().st_size
-            most = known.sizes.setdefault(name, size)
-            known.sizes[name] = max(size, most)
-            if 0 < size < most and path.is_file():
-                states[name] += f", cut from {format_bytes(most)} to {format_bytes(size)}"
         for name in gone:
-            if _is_replaced(known.paths[name], known.paths):
-                del states[name], known.paths[name]
-        return {name: state or "removed" for name, state in states.items()}
+            states[name] = "removed"
+            if _is_replaced(place, name, known.files):
+                del states[name], known.files[name]
+        return states
+
+    def _read_ports(self, name: str, process: Process) -> str:
+        """The ports on which a process listens: read when it is new, and now and then without."""
+        known, ports, surveys = self._listening.get(name, (None, "", 0))
+        if known != process or (not ports and surveys % PORTS_EVERY == 0):
+            surveys = 0
+            found = sorted(_list_ports(Path(f"/proc/{process.pid}")))
+            ports = ", ".join(map(str, found))
+        self._listening[name] = process, ports, surveys + 1
+        return ports
 
     def _read_settings(self, paths: Iterable[Path]) -> dict[str, str] | None:
         """Every setting of these files, by its name and its file; None when none can be read."""
@@ -201,9 +220,6 @@ def _read_process(process: Process) -> dict[str, str]:
         is_value = before.startswith("-") and not word.startswith("-")
         hidden.append(hide_secret(before, word) if is_value else shown)
     state["arguments"] = " ".join(filter(None, hidden))
-    ports = sorted(_list_ports(place))
-    if ports:
-        state["listens on"] = ", ".join(map(str, ports))
     return state
 
 
@@ -251,7 +267,7 @@ def _list_files_beside(target: Target) -> list[Path]:
     return [file for file in files if not _PASSING.search(file.name)][:BESIDE_MAX]
 
 
-def _list_files(place: Path) -> Iterator[tuple[str, Path]]:
+def _list_files(place: Path) -> Iterator[str]:
     """Files and folders below a folder, the upper ones first, without what comes and goes."""
     folders, count = [place], 0
     for _ in range(DEPTH_MAX):
@@ -268,39 +284,48 @@ def _list_files(place: Path) -> Iterator[tuple[str, Path]]:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(path)
                 count += 1
-                yield str(path.relative_to(place)), path
+                yield str(path.relative_to(place))
         folders = below
 
 
-def _describe(path: Path) -> str:
-    """The owner and mode of a file, and whether it is empty; "" when it is gone."""
+def _survey_file(path: str, file: _File) -> str:
+    """The owner and mode of a file, and whether it is empty or was cut; "" when it is gone."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return ""
     except OSError as problem:
         return f"not readable ({problem.strerror})"
-    text = f"owner {_name_user(status.st_uid)}, mode {stat.S_IMODE(status.st_mode):04o}"
-    if stat.S_ISREG(status.st_mode) and not status.st_size:
-        text += ", empty"
-    return text
+    size = status.st_size if stat.S_ISREG(status.st_mode) else -1
+    file.most = max(file.most, size)
+    mark = status.st_uid, status.st_mode, size == 0, size < file.most
+    if mark != file.mark:
+        text = f"owner {_name_user(status.st_uid)}, mode {stat.S_IMODE(status.st_mode):04o}"
+        if size == 0:
+            text += ", empty"
+        elif size < file.most:
+            text += f", cut from {format_bytes(file.most)} to {format_bytes(size)}"
+        file.mark, file.text = mark, text
+    return file.text
 
 
-def _is_replaced(path: Path, known: Mapping[str, Path]) -> bool:
+def _is_replaced(place: Path, name: str, known: Mapping[str, object]) -> bool:
     """Whether a file of the same kind came in its place, as segments of a log follow each other."""
-    shape = _DIGITS.sub("#", path.name)
-    if shape == path.name:
+    folder, _, own = name.rpartition("/")
+    shape = _DIGITS.sub("#", own)
+    if shape == own:
         return False
-    paths = {str(each) for each in known.values()}
     try:
-        entries = list(os.scandir(path.parent))
+        names = [entry.name for entry in os.scandir(place / folder)]
     except OSError:
         return False
+    below = f"{folder}/" if folder else ""
     return any(
-        entry.path not in paths and _DIGITS.sub("#", entry.name) == shape for entry in entries
+        f"{below}{other}" not in known and _DIGITS.sub("#", other) == shape for other in names
     )
 
 
+@cache
 def _name_user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -10,7 +10,8 @@ from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.causes import DEAD, ENDING, NEEDS_OTHERS, UNEXPLAINED, VAGUE
-from operator_sre.models.reasoner.outcomes import HEALTHY, SUFFERING, WORDS, chance
+from operator_sre.models.reasoner.outcomes import DECISIVE, HEALTHY, SUFFERING, WORDS, chance
+from operator_sre.models.reasoner.symptoms import WEAK_REASONS
 
 __all__ = [
     "FAILED",
@@ -28,6 +29,7 @@ SURE = 0.9
 # A cause that names invariants or readings need not explain words as well.
 KNOWS_BETTER = 0.2
 KNOWS_BETTER_UNTOLD = 0.6
+OF_ANOTHER = 0.1
 TRIED = 0.02  # its remedy was applied, and the trouble stayed
 FAILED = 0.1  # its remedy could not be applied
 NOT_EXPLAINED = 0.05  # a violation that does not follow from the cause
@@ -36,6 +38,9 @@ NOT_NAMED = 0.1  # another invariant is broken as well
 NONE_NAMED = 0.02  # none of the named invariants is broken
 SHOWN = 4.0  # the observation shows what the cause predicts
 NOT_SHOWN = 0.02
+# A server that names the reason itself outweighs causes that fit what is broken.
+NAMED_BY_LOG = 20.0
+STRONG_REASONS = frozenset(DECISIVE) - WEAK_REASONS
 REACHED = 0.1  # the target answered, although the cause makes it unreachable
 HARDLY = 0.05  # how seldom the port answers then
 OFTEN = 0.5
@@ -72,6 +77,35 @@ class Belief:
         return normalise(
             {
                 suspect: weight * likelihood(suspect, probe, target, outcome)
+                for suspect, weight in self.weights.items()
+            }
+        )
+
+    def told(self, target: str, word: str) -> Belief:
+        """The belief after the findings named this trouble at a target.
+
+        What is wrong with another target may have a cause of its own.
+        """
+        return normalise(
+            {
+                suspect: weight
+                * max(
+                    likelihood(suspect, WORDS, target, word),
+                    0.0 if suspect.target == target else OF_ANOTHER,
+                )
+                for suspect, weight in self.weights.items()
+            }
+        )
+
+    def named(self, probe: str, target: str, outcome: str) -> Belief:
+        """The belief where a log names a reason: that outweighs what a cause is known to break."""
+        if probe != "log" or outcome not in STRONG_REASONS:
+            return self
+        return normalise(
+            {
+                suspect: weight * NAMED_BY_LOG
+                if likelihood(suspect, probe, target, outcome) >= OFTEN
+                else weight
                 for suspect, weight in self.weights.items()
             }
         )
@@ -191,7 +225,8 @@ def first_belief(
         for cause in causes:
             if place.admits(cause, shown):
                 weight = _weigh(cause, place, readings, shown.invariants)
-                for each in ended if cause.name in ENDING else ():
+                plain = not (cause.breaks or cause.shows)
+                for each in ended if plain and cause.name in ENDING else ():
                     if place.admits(each, shown):
                         like = replace(cause, breaks=each.breaks, shows=each.shows)
                         weight = max(weight, _weigh(like, place, readings, shown.invariants))

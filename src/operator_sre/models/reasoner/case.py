@@ -29,7 +29,7 @@ from operator_sre.models.reasoner.causes import (
     VAGUE,
 )
 from operator_sre.models.reasoner.logs import read_log
-from operator_sre.models.reasoner.outcomes import DECISIVE, WORDS
+from operator_sre.models.reasoner.outcomes import DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
@@ -189,13 +189,15 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
-        belief = belief.after(WORDS, target, word)
+        belief = belief.told(target, word)
     for output in outputs:
         if output.outcome in DECISIVE:
-            belief = belief.after(output.probe, output.target, output.outcome)
+            seen = output.probe, output.target, output.outcome
+            belief = belief.after(*seen).named(*seen)
     before, initial = None, belief
     for reading in readings:
-        before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
+        seen = reading.probe, reading.target, reading.outcome
+        before, belief = belief, belief.after(*seen).named(*seen)
     return Case(
         briefing=briefing,
         readings=readings,

@@ -35,6 +35,7 @@ POSSIBLE = 0.05  # candidates from this probability on are listed where no cause
 ABNORMAL = 0.05
 TELLS = 1.2  # a reading whose score is above this is telling
 LEAST = 1e-6
+RARELY_SHOWN = 0.2  # of the causes that are possible at a target
 OBSERVED = "observation"  # the source of changes that only a check has noticed
 SET = ("setting_", "version")  # readings that change only where somebody changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
@@ -79,8 +80,22 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
+    shown = [Evidence(text, seq) for text in _list_shown(case, leader)]
     first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *telling[1:2]]
-    return tuple(dict.fromkeys((*first, *made[1:2], *findings, *changes, *telling, *rest)))
+    lines = (*first, *shown[:1], *made[1:2], *findings, *shown, *changes, *telling, *rest)
+    return tuple(dict.fromkeys(lines))
+
+
+def _list_shown(case: Case, leader: Suspect) -> list[str]:
+    """What the observation shows of the leading cause that few other causes would."""
+    readings = case.briefing.observation.of(leader.target).readings
+    others = [suspect.cause for suspect in case.initial.weights if suspect.target == leader.target]
+    found = []
+    for name, value in leader.cause.shows.items():
+        same = sum(cause.shows.get(name) == value for cause in others)
+        if readings.get(name) == value and same <= len(others) * RARELY_SHOWN:
+            found.append((same, f"{leader.target}: the check reads {name} = {value}"))
+    return [text for _, text in sorted(found)]
 
 
 def is_made(change: Change) -> bool:
