@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_evals.facts import TrialFacts, TrialState
+from operator_evals.facts import Snapshot, TrialFacts, TrialState
 from operator_evals.generated.case import Case, Injection, Kind, Primitive, Timing
 from operator_evals.generated.observed import GeneratedFacts, Injected
 from operator_evals.generated.outcome import (
@@ -108,6 +108,14 @@ TABLE = {
     "closed while a part is dead that no client uses": (
         trial(look(10.5, 60.0, running={**RUNNING, "stock": ""}), state="resolved"),
         Outcome.MISSED,
+    ),
+    "closed while an independent check still finds it broken": (
+        replace(trial(WELL, state="resolved"), after=Snapshot(60.0, {}, ("answers@till-2",))),
+        Outcome.MISSED,
+    ),
+    "closed while something else is broken": (
+        replace(trial(WELL, state="resolved"), after=Snapshot(60.0, {}, ("hot_key@till-2",))),
+        Outcome.RECOVERED,
     ),
     "a moment that nobody needs to be told of": (
         trial(look(10.5, 13.0, served=ONE), look(13.5, 60.0)),

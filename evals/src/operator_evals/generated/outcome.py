@@ -173,6 +173,8 @@ def _end_of(trial: TrialFacts, seen: GeneratedFacts) -> tuple[Outcome, tuple[str
         return Outcome.MISSED, ("every ticket is closed, and clients still fail", *missing)
     if dead := _dead_at_end(seen):
         return Outcome.MISSED, (f"every ticket is closed, and {', '.join(dead)} does not run",)
+    if broken := _find_contradicted(trial):
+        return Outcome.MISSED, (f"every ticket is closed, and still broken: {', '.join(broken)}",)
     # What heals by itself is nobody's repair.
     timings = {seen.case.injections[number].timing for number in _find_performed(seen)}
     if timings <= {Timing.HEALING, Timing.REPEATED}:
@@ -242,6 +244,13 @@ def _dead_at_end(seen: GeneratedFacts) -> list[str]:
     return sorted(
         name for name, process in before.running.items() if process and not last.running.get(name)
     )
+
+
+def _find_contradicted(trial: TrialFacts) -> list[str]:
+    """What tickets were closed about, and what our own monitor still finds broken at the end."""
+    closed = {name for ticket in trial.tickets for name in ticket.invariants}
+    broken = trial.after.broken if trial.after is not None else ()
+    return sorted(key for key in broken if key.partition("@")[0] in closed)
 
 
 def _changes(trial: TrialFacts) -> list[CommandFact]:
