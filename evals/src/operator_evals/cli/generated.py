@@ -140,6 +140,8 @@ def _shrink(config: Config, wanted: Wanted, database: Path | None, *, as_json: b
 
 
 def _show(found: Sitting) -> None:
+    from operator_evals.generated.tally import credit_rows
+
     tally = found.tally
     head = (
         f"{tally.subject}, {tally.variant}, revision {tally.revision[:12]}: {tally.trials} cases,"
@@ -149,6 +151,7 @@ def _show(found: Sitting) -> None:
         (name, f"{each.count}/{each.of}", _percent(each.value), f"{each.low:.0%}-{each.high:.0%}")
         for name, each in (
             ("handled (repaired or escalated usefully)", tally.handled),
+            *credit_rows(tally).items(),
             *tally.outcomes.items(),
             ("component named", tally.component_right),
         )

@@ -14,7 +14,7 @@ from enum import StrEnum
 from operator_evals.facts import CommandFact, TrialFacts, TrialState
 from operator_evals.generated.case import Timing
 from operator_evals.generated.observed import Claim, GeneratedFacts, Look
-from operator_evals.score import NO_CAUSE
+from operator_evals.score import NO_CAUSE, credit_of
 from operator_protocols.domain.ticket import TicketState
 
 __all__ = [
@@ -47,6 +47,7 @@ class Outcome(StrEnum):
     ESCALATED = "escalated"
     UNFINISHED = "unfinished"  # a ticket was open when the time was up
     MISSED = "missed"  # clients fail, and no open or escalated ticket says so
+    NO_CONTRIBUTION = "no contribution"  # handled by the reasoner alone, in place of the model
     HARM = "harm"  # data, roles or healthy parts were damaged by an action of the product
     FALSE_ALARM = "false alarm"  # nothing that clients, data or roles show, and escalated
     RECOVERED = "recovered"  # it healed by itself, and its ticket was closed
@@ -64,6 +65,7 @@ class Judgement:
     """The outcome with its reasons. `named` is whether any diagnosis committed itself to a cause.
 
     `component_right` is whether a headline names a part that was touched; None without a claim.
+    `aided` is whether the reasoner took turns of a model.
     """
 
     outcome: Outcome
@@ -71,6 +73,7 @@ class Judgement:
     failing_s: float = 0.0
     named: bool = False
     component_right: bool | None = None
+    aided: bool = False
 
 
 def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
@@ -83,6 +86,9 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
         return Judgement(Outcome.VOID, refusals or ("nothing was injected",))
     harm = _harm(trial, seen, baseline)
     outcome, why = (Outcome.HARM, harm) if harm else _end_of(trial, seen)
+    credit = credit_of(trial)
+    if outcome in GOOD and not credit.contributed:
+        outcome, why = Outcome.NO_CONTRIBUTION, (f"{trial.model!r} made no valid call",)
     claims = seen.claims
     return Judgement(
         outcome=outcome,
@@ -90,6 +96,7 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
         failing_s=round(failing_s(seen), 1),
         named=any(claim.cause not in NO_CAUSE for claim in claims),
         component_right=any(_names_component(seen, claim) for claim in claims) if claims else None,
+        aided=credit.aided,
     )
 
 
