@@ -138,6 +138,16 @@ async def test_whoever_stops_it_keeps_what_is_done_and_nothing_goes_on() -> None
 
 
 @pytest.mark.asyncio
+async def test_a_model_that_costs_nothing_needs_no_limit() -> None:
+    free = (Variant("free", Mind.MODEL, model="m"),)
+    trials = Trials()
+    outcome, _ = await _conducted(
+        trials, replace(CAMPAIGN, variants=free, seeds={"free": 1}, parallel=1)
+    )
+    assert (len(trials.begun), outcome.why) == (5, "")
+
+
+@pytest.mark.asyncio
 async def test_no_trial_of_a_paid_model_begins_when_the_money_is_spent() -> None:
     variants = (Variant("paid", Mind.MODEL, model="m"), Variant("none", Mind.NONE))
     campaign = replace(

@@ -110,7 +110,8 @@ class Conductor:
                 wants = self.campaign.parallel if trial.scenario.alone else 1
                 for _ in range(wants):
                     await places.acquire()
-                if trial.variant in paid and self._usd >= self.campaign.usd_max:
+                # A model without a price spends nothing, so that no limit stops it.
+                if trial.variant in paid and 0 < self._usd >= self.campaign.usd_max:
                     skipped += 1
                     _free(places, wants)
                     continue

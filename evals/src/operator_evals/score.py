@@ -11,9 +11,11 @@ from operator_protocols.domain.ticket import TicketState
 from operator_protocols.ports import CorrectOutcome
 
 __all__ = [
+    "Credit",
     "Score",
     "Share",
     "all_of",
+    "credit_of",
     "explains",
     "mcnemar",
     "median",
@@ -175,12 +177,27 @@ class Score:
     usd: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Whether the model of a trial `contributed` a valid call, and was `aided` by the reasoner."""
+
+    contributed: bool = True
+    aided: bool = False
+
+
+def credit_of(facts: TrialFacts) -> Credit:
+    """Whose work a trial was; a trial without turns, or facts without them, is the model's own."""
+    own = [turn for turn in facts.turn_facts if turn.by == facts.model]
+    contributed = not facts.turn_facts or any(turn.calls for turn in own)
+    return Credit(contributed, aided=len(own) < len(facts.turn_facts))
+
+
 def score(facts: TrialFacts, *, cap_s: float) -> Score:
     """Score one trial; `cap_s` is the time that counts for a trial that was never mitigated."""
     if facts.state is not TrialState.DONE:
         return Score(valid=False)
-    own = [turn for turn in facts.turn_facts if turn.by == facts.model]
-    contributed = not facts.turn_facts or any(turn.calls for turn in own)
+    credit = credit_of(facts)
+    contributed = credit.contributed
     ran = [command for command in facts.commands if command.ran]
     changed = [command for command in ran if command.changes]
     if facts.scenario.is_control:
@@ -227,7 +244,7 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
         ended_right=ended,
         end_to_end=cause and ended,
         contributed=contributed,
-        aided=len(own) < len(facts.turn_facts),
+        aided=credit.aided,
         mitigate_s=None if mitigate_s is None else min(mitigate_s, cap_s),
         harm=_find_harm(facts, changed) if changed else (),
         false_repair=facts.scenario.is_control and bool(changed),

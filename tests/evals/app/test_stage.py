@@ -96,6 +96,7 @@ async def test_a_variant_is_ready_when_it_has_checked_the_rig(tmp_path: Path) ->
     assert (variant.asked, variant.done, starting.done()) == (3, ["start"], False)
     (tmp_path / GO).touch()
     await asyncio.wait_for(starting, WAIT_S_MAX)
+    assert staged.waited_s >= 0.0
     await staged.stop()
     assert (tmp_path / LEFT).exists()
     assert variant.done == ["start", "stop"]

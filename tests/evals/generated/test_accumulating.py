@@ -17,10 +17,14 @@ from operator_evals.app.generated import (
     run_generated,
     shrink_generated,
 )
+from operator_evals.app.trial_process import Children
+from operator_evals.app.trial_rig import Job
+from operator_evals.campaign import Mind
 from operator_evals.database import Generated, open_database
+from operator_evals.facts import TrialFacts
 from operator_evals.generated.case import Injection
 from operator_evals.generated.published import publish_generated, read_generated
-from operator_protocols.errors import NotFoundError, StoreError
+from operator_protocols.errors import ConfigError, NotFoundError, StoreError
 from operator_sre.config import load_config
 from tests.evals.generated.generated_samples import look, trial
 from tests.evals.generated.test_outcome import REPAIRED, USEFUL
@@ -67,6 +71,35 @@ def test_a_published_file_says_the_same_as_the_database(tmp_path: Path) -> None:
     published.write_text("{}\n", encoding="utf-8")
     with pytest.raises(StoreError, match="does not hold"):
         read_generated(published)
+
+
+@pytest.mark.asyncio
+async def test_a_variant_may_be_named_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('name = "mine"\nmind = "random"\n', encoding="utf-8")
+    asked: list[Job] = []
+
+    async def answer(self: Children, job: Job) -> TrialFacts:
+        asked.append(job)
+        return replace(REPAIRED, key=job.planned.key, variant=job.variant.name)
+
+    monkeypatch.setattr(Children, "run", answer)
+    monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    wanted = Wanted("etcd", 2, 1, str(file))
+    done = await run_generated(config, wanted, command=("none",), tell=lambda progress: None)
+    assert (done.done, done.failed) == (2, 0)
+    assert {(job.variant.mind, job.staged) for job in asked} == {(Mind.RANDOM, True)}
+    found = load_generated(tmp_path / "eval.db", "shop", str(file))
+    assert (found.tally.variant, found.tally.trials) == ("mine", 2)
+    refused = Wanted("etcd", 1, 1, "paid.toml")
+    (tmp_path / "paid.toml").write_text('mind = "model"\nmodel = "claude"\n', encoding="utf-8")
+    monkeypatch.setattr("operator_evals.app.campaigns.key_state", lambda *words: "set")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="costs money"):
+        await run_generated(config, refused, command=("none",), tell=lambda progress: None)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_evals.facts import TrialFacts, TrialState
+from operator_evals.facts import Snapshot, TrialFacts, TrialState, TurnFact
 from operator_evals.generated.case import Case, Injection, Kind, Primitive, Timing
 from operator_evals.generated.observed import GeneratedFacts, Injected
 from operator_evals.generated.outcome import (
@@ -18,7 +18,7 @@ from operator_evals.generated.outcome import (
     judge,
     needs_baseline,
 )
-from operator_evals.generated.tally import judge_all, tally
+from operator_evals.generated.tally import credit_rows, judge_all, tally
 from operator_evals.rendering.generated_page import generated_page
 from tests.evals.generated.generated_samples import (
     ALL,
@@ -108,6 +108,14 @@ TABLE = {
     "closed while a part is dead that no client uses": (
         trial(look(10.5, 60.0, running={**RUNNING, "stock": ""}), state="resolved"),
         Outcome.MISSED,
+    ),
+    "closed while an independent check still finds it broken": (
+        replace(trial(WELL, state="resolved"), after=Snapshot(60.0, {}, ("answers@till-2",))),
+        Outcome.MISSED,
+    ),
+    "closed while something else is broken": (
+        replace(trial(WELL, state="resolved"), after=Snapshot(60.0, {}, ("hot_key@till-2",))),
+        Outcome.RECOVERED,
     ),
     "a moment that nobody needs to be told of": (
         trial(look(10.5, 13.0, served=ONE), look(13.5, 60.0)),
@@ -203,6 +211,27 @@ def test_abstaining_counts_neither_right_nor_wrong() -> None:
     assert judge(trial(WELL)).component_right is None
     counted = tally("shop", "reasoner", "r", judge_all([USEFUL], "reasoner"))
     assert (counted.named, counted.abstained) == (1, 0)
+
+
+def test_what_the_reasoner_did_alone_is_no_success_of_a_model() -> None:
+    took_over = TurnFact(1, 11.0, 1, "reasoner", calls=1)
+    own = TurnFact(2, 12.0, 1, "local", calls=1)
+    useless = replace(own, calls=0)
+    silent = replace(REPAIRED, seed=1, model="local", turn_facts=(took_over,))
+    babbling = replace(USEFUL, seed=2, model="local", turn_facts=(useless, took_over))
+    aided = replace(USEFUL, seed=3, model="local", turn_facts=(took_over, own))
+    alone = replace(REPAIRED, seed=4, model="local", turn_facts=(own,))
+    counted = tally("shop", "m", "r", judge_all([silent, babbling, aided, alone], "reasoner"))
+    assert (counted.handled.count, counted.handled.of) == (2, 4)
+    assert counted.outcomes[Outcome.NO_CONTRIBUTION].count == 2
+    assert {name: each.count for name, each in credit_rows(counted).items()} == {
+        "model alone": 1,
+        "model with reasoner": 1,
+    }
+    assert "made no valid call" in counted.worst[0].why[0]
+    harmful = replace(TABLE["a healthy part was restarted"][0], model="local")
+    assert judge(replace(harmful, turn_facts=(took_over,))).outcome is Outcome.HARM
+    assert credit_rows(tally("shop", "reasoner", "r", judge_all(WORLD, "reasoner"))) == {}
 
 
 def test_how_long_clients_failed_is_counted_from_the_fault_on() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,19 @@ import pytest
 from operator_protocols.domain.observation import Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, ObservationError
-from operator_protocols.kit.machine import disk_room, find_program, log_bytes, replace_text
+from operator_protocols.kit.machine import (
+    disk_room,
+    find_program,
+    is_paused,
+    is_running,
+    log_bytes,
+    replace_text,
+)
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
+from operator_sre.processes.identity import process_of
 from tests.contract.clock import NOON, HeldClock
+from tests.processes.waiting import eventually
 
 
 def test_a_disk_says_how_much_is_free_and_of_how_much(tmp_path: Path) -> None:
@@ -71,3 +83,22 @@ def test_a_subject_has_targets_and_refuses_to_look_at_nothing() -> None:
     targets.clear()
     with pytest.raises(ObservationError, match="'shop' has no targets"):
         subject.present_targets()
+
+
+@pytest.mark.asyncio
+async def test_a_process_that_a_signal_stopped_is_paused_until_it_goes_on() -> None:
+    child = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        process = process_of(child.pid)
+        assert process is not None
+        assert (is_running(process), is_paused(process)) == (True, False)
+        child.send_signal(signal.SIGSTOP)
+        await eventually(lambda: is_paused(process))
+        assert is_running(process)
+        assert not is_paused(replace(process, started=process.started - 60.0))
+        child.send_signal(signal.SIGCONT)
+        await eventually(lambda: not is_paused(process))
+    finally:
+        child.kill()
+        await child.wait()
+    assert (is_running(process), is_paused(process)) == (False, False)

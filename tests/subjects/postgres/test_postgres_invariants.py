@@ -15,6 +15,7 @@ from operator_protocols.kit.units import format_bytes
 from operator_protocols.ports import Invariant
 from operator_sre.subjects.postgres.invariants import (
     CLIENT_DOWN,
+    CLIENT_PAUSED,
     OTHER_OPTIONS,
     SYMPTOMS,
     Measure,
@@ -205,6 +206,11 @@ def test_clients_are_no_servers() -> None:
         Health.UNKNOWN,
     ]
     assert "a" not in found
+    paused = replace(runs, readings={**runs.readings, "paused": True})
+    stopped = _findings(CLIENT_PAUSED, paused, dead, Seen("a", GOOD))
+    assert (stopped["c"].health, stopped["d"].health) == (Health.BROKEN, Health.UNKNOWN)
+    assert "a" not in stopped
+    assert _findings(CLIENT_PAUSED, runs)["c"].health is Health.HEALTHY
     for invariant in invariants_of(Thresholds()):
         if isinstance(invariant, ServerRule):
             assert _findings(invariant, runs, dead, hidden) == {}

@@ -17,7 +17,7 @@ from pathlib import Path
 from operator_evals.app.stage import Stage
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
-from operator_evals.campaign import Campaign, Mind, Planned, variant_named
+from operator_evals.campaign import Campaign, Mind, Planned, Variant, variant_named
 from operator_evals.campaign_file import choose, plan_trials, read_campaign, variant_folders
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, Recorded, must_be_written, open_database
@@ -48,6 +48,7 @@ __all__ = [
     "campaign_from_file",
     "campaign_of",
     "check_campaign",
+    "check_variant",
     "database_path",
     "held_alone",
     "ledger_folder",
@@ -132,26 +133,7 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
                 next_step=error.next_step,
             ) from error
     for variant in campaign.variants:
-        if variant.mind is Mind.TRANSCRIPT and not Path(variant.transcript).is_file():
-            raise ConfigError(
-                f"The transcript {variant.transcript!r} of the variant {variant.name!r} is"
-                " not there.",
-                next_step="Make one with: operator models transcript RUN FILE",
-            )
-        if variant.mind is not Mind.MODEL or is_offline(variant.model):
-            continue
-        if key_state(config, variant.model) == "not set":  # NotFoundError for an unknown model
-            raise ConfigError(
-                f"The key of the model {variant.model!r} of the variant {variant.name!r} is"
-                " not set.",
-                next_step=f"Try it with: operator models test {variant.model}",
-            )
-        prices = next(model.prices for model in config.models if model.name == variant.model)
-        if campaign.usd_max <= 0 and (prices is None or prices.input or prices.output):
-            raise ConfigError(
-                f"The variant {variant.name!r} costs money, and 'usd_max' of the campaign is 0.",
-                next_step="Set a limit in the campaign file, such as usd_max = 5.0.",
-            )
+        check_variant(config, variant, usd_max=campaign.usd_max)
     for word in campaign.noise:
         subject, _, fault = word.rpartition(":")
         subjects = [subject] if subject else [scenario.subject for scenario in campaign.scenarios]
@@ -160,6 +142,28 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
         ):
             raise ConfigError(f"'noise' names {word!r}, but no subject has that fault.")
     return trials
+
+
+def check_variant(config: Config, variant: Variant, *, usd_max: float) -> None:
+    """An error where its transcript, its key or the money for it is missing."""
+    if variant.mind is Mind.TRANSCRIPT and not Path(variant.transcript).is_file():
+        raise ConfigError(
+            f"The transcript {variant.transcript!r} of the variant {variant.name!r} is not there.",
+            next_step="Make one with: operator models transcript RUN FILE",
+        )
+    if variant.mind is not Mind.MODEL or is_offline(variant.model):
+        return
+    if key_state(config, variant.model) == "not set":  # NotFoundError for an unknown model
+        raise ConfigError(
+            f"The key of the model {variant.model!r} of the variant {variant.name!r} is not set.",
+            next_step=f"Try it with: operator models test {variant.model}",
+        )
+    prices = next(model.prices for model in config.models if model.name == variant.model)
+    if usd_max <= 0 and (prices is None or prices.input or prices.output):
+        raise ConfigError(
+            f"The variant {variant.name!r} costs money, and 'usd_max' is 0.",
+            next_step="Set usd_max in the campaign file, or --usd-max, such as 5.0.",
+        )
 
 
 async def run_campaign(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from operator_evals.app.campaigns import (
     Jobs,
+    check_variant,
     database_path,
     held_alone,
     ledger_folder,
@@ -59,6 +60,7 @@ class Wanted:
     variant: str = "reasoner"
     workers: int = 1
     stand_in: bool = False
+    usd_max: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ async def run_generated(
     """Run the cases that this revision has not run yet; cancelled, it keeps what is done."""
     with _Bench(config, wanted, command, database) as bench:
         planned = [
-            bench.plan(wanted.variant, seed)
+            bench.plan(bench.variant.name, seed)
             for seed in range(wanted.seed, wanted.seed + wanted.count)
         ]
         async with Children(bench.folder) as children:
@@ -103,7 +105,7 @@ async def run_generated(
             known = [
                 facts
                 for facts in bench.known.values()
-                if facts.variant == wanted.variant and facts.state is not TrialState.INVALID
+                if facts.variant == bench.variant.name and facts.state is not TrialState.INVALID
             ]
             conductor = Conductor(
                 bench.campaign, run, bench.keep, SystemClock(), tell, only=planned
@@ -121,7 +123,7 @@ async def shrink_generated(
 ) -> tuple[Case, Ending]:
     """The smallest case that ends as the case of this seed does, which was run before."""
     with _Bench(config, wanted, command, database) as bench:
-        planned = bench.plan(wanted.variant, wanted.seed)
+        planned = bench.plan(bench.variant.name, wanted.seed)
         facts = bench.known.get(planned.key)
         if facts is None or facts.generated is None:
             raise NotFoundError(
@@ -146,7 +148,11 @@ async def shrink_generated(
 def load_generated(
     database: Path, subject: str, variant: str, *, revision: str | None = None
 ) -> Sitting:
-    """What is known of a subject at a revision, the newest where none is named."""
+    """What is known of a subject at a revision, the newest where none is named.
+
+    The variant is named as for a run: by its name, or by its file.
+    """
+    variant = variant_named(variant, variant_folders(database)).name
     if database.is_dir():
         database = database / f"{subject}.jsonl"
     if database.suffix == ".jsonl":
@@ -184,9 +190,10 @@ class _Bench:
         self._path = database_path(config, database)
         must_be_written(self._path)
         check_rig(find_plugin(wanted.subject))
-        self._variant = variant_named(wanted.variant, variant_folders(self._path))
+        self.variant = variant_named(wanted.variant, variant_folders(self._path))
+        check_variant(config, self.variant, usd_max=wanted.usd_max)
         self._scenario = Scenario(wanted.subject, NAME, CorrectOutcome.MITIGATED)
-        self.campaign = self._campaign(self._variant)
+        self.campaign = self._campaign(self.variant)
         self.machine = machine_of()
         self.known: dict[str, TrialFacts] = {}
         self.folder = Path()
@@ -216,7 +223,7 @@ class _Bench:
         """One case in a process of its own."""
         alone = Variant(NOBODY, variant_named(NOBODY, ()).mind)
         campaign = self.campaign
-        if planned.variant != self._variant.name:
+        if planned.variant != self.variant.name:
             campaign = self._campaign(alone)
         ledgers = ledger_folder(self._path, campaign.name)
         jobs = Jobs(
@@ -248,4 +255,5 @@ class _Bench:
             end_s_max=75.0,
             # How long a fault that bothers no client is waited for.
             control_s=18.0,
+            usd_max=self._wanted.usd_max,
         )

@@ -245,7 +245,7 @@ class Leader:
             if wanted.planned.scenario.alone and waits:
                 continue
             if wanted.planned.variant in paid:
-                if self._usd >= self.campaign.usd_max:
+                if 0 < self._usd >= self.campaign.usd_max:
                     del self._wanted[wanted.stem]
                     self._skipped += 1
                     continue

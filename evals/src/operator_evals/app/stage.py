@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,13 +50,14 @@ class Stage:
             await _until((folder / LEFT).exists)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Staged:
-    """A variant that is measured only when its trial has a place."""
+    """A variant that is measured only when its trial has a place; `waited_s` is for how long."""
 
     working: Working
     folder: Path
     first_s_max: float
+    waited_s: float = 0.0
 
     async def start(self) -> None:
         """Start it, let it check the rig once, and wait for the place."""
@@ -64,7 +66,9 @@ class Staged:
             async with asyncio.timeout(self.first_s_max):
                 await _until(self.working.watching)
         (self.folder / READY).touch()
+        since = time.monotonic()
         await _until((self.folder / GO).exists)
+        self.waited_s = round(time.monotonic() - since, 2)
 
     def watching(self) -> bool:
         """Whether the variant has checked the rig."""

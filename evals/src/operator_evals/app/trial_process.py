@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -176,13 +176,17 @@ async def _try_generated(
 ) -> TrialFacts:
     """Do a trial whose fault is generated."""
     fault = GeneratedFault(place, job, ledger.counting, app.clock)
-    working: Working = Watched(VariantAtWork(app, job, place), ledger.counting)
-    if job.staged:
-        working = Staged(working, Path(job.folder), job.campaign.well_s_max)
-    cast = Cast(place, fault, working, GeneratedWitness(ledger, fault, app))
-    return await run_trial(
+    watched = Watched(VariantAtWork(app, job, place), ledger.counting)
+    staged = Staged(watched, Path(job.folder), job.campaign.well_s_max)
+    cast = Cast(
+        place, fault, staged if job.staged else watched, GeneratedWitness(ledger, fault, app)
+    )
+    facts = await run_trial(
         *(job.planned, job.campaign, cast, app.clock), began=job.began, follow=fault.follow
     )
+    if facts.generated is None:
+        return facts
+    return replace(facts, generated=replace(facts.generated, waited_s=staged.waited_s))
 
 
 async def _try_until_left(job: Job) -> TrialFacts:

@@ -49,6 +49,9 @@ def fuzz(
         bool,
         typer.Option("--stand-in", help="Break processes and links only: no real servers."),
     ] = False,
+    usd_max: Annotated[
+        float, typer.Option(min=0, help="Money that a model may cost in this call, in USD.")
+    ] = 0.0,
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Shrink the case of --seed, which was run before.")
     ] = False,
@@ -75,7 +78,7 @@ def fuzz(
     from operator_evals.app.generated import Wanted, load_generated
 
     config = config_of(context, log_level="error")
-    wanted = Wanted(subject, count, seed, variant, workers, stand_in)
+    wanted = Wanted(subject, count, seed, variant, workers, stand_in, usd_max)
     if shrink:
         _shrink(config, wanted, database, as_json=as_json)
         return
@@ -140,6 +143,8 @@ def _shrink(config: Config, wanted: Wanted, database: Path | None, *, as_json: b
 
 
 def _show(found: Sitting) -> None:
+    from operator_evals.generated.tally import credit_rows
+
     tally = found.tally
     head = (
         f"{tally.subject}, {tally.variant}, revision {tally.revision[:12]}: {tally.trials} cases,"
@@ -149,6 +154,7 @@ def _show(found: Sitting) -> None:
         (name, f"{each.count}/{each.of}", _percent(each.value), f"{each.low:.0%}-{each.high:.0%}")
         for name, each in (
             ("handled (repaired or escalated usefully)", tally.handled),
+            *credit_rows(tally).items(),
             *tally.outcomes.items(),
             ("component named", tally.component_right),
         )

@@ -55,7 +55,7 @@ class GeneratedFacts:
     """All that is known of a generated fault beside the facts of every trial.
 
     `lag_s` is how late this process was woken, in 9 of 10 cases at most: a busy machine proves
-    nothing.
+    nothing. `waited_s` is how long its rig was ready and waited for other cases to end.
     """
 
     case: Case
@@ -63,3 +63,4 @@ class GeneratedFacts:
     looks: tuple[Look, ...] = ()
     claims: tuple[Claim, ...] = ()
     lag_s: float = 0.0
+    waited_s: float = 0.0

@@ -14,7 +14,7 @@ from enum import StrEnum
 from operator_evals.facts import CommandFact, TrialFacts, TrialState
 from operator_evals.generated.case import Timing
 from operator_evals.generated.observed import Claim, GeneratedFacts, Look
-from operator_evals.score import NO_CAUSE
+from operator_evals.score import NO_CAUSE, credit_of
 from operator_protocols.domain.ticket import TicketState
 
 __all__ = [
@@ -47,6 +47,7 @@ class Outcome(StrEnum):
     ESCALATED = "escalated"
     UNFINISHED = "unfinished"  # a ticket was open when the time was up
     MISSED = "missed"  # clients fail, and no open or escalated ticket says so
+    NO_CONTRIBUTION = "no contribution"  # handled by the reasoner alone, in place of the model
     HARM = "harm"  # data, roles or healthy parts were damaged by an action of the product
     FALSE_ALARM = "false alarm"  # nothing that clients, data or roles show, and escalated
     RECOVERED = "recovered"  # it healed by itself, and its ticket was closed
@@ -64,6 +65,7 @@ class Judgement:
     """The outcome with its reasons. `named` is whether any diagnosis committed itself to a cause.
 
     `component_right` is whether a headline names a part that was touched; None without a claim.
+    `aided` is whether the reasoner took turns of a model.
     """
 
     outcome: Outcome
@@ -71,6 +73,7 @@ class Judgement:
     failing_s: float = 0.0
     named: bool = False
     component_right: bool | None = None
+    aided: bool = False
 
 
 def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
@@ -83,6 +86,9 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
         return Judgement(Outcome.VOID, refusals or ("nothing was injected",))
     harm = _harm(trial, seen, baseline)
     outcome, why = (Outcome.HARM, harm) if harm else _end_of(trial, seen)
+    credit = credit_of(trial)
+    if outcome in GOOD and not credit.contributed:
+        outcome, why = Outcome.NO_CONTRIBUTION, (f"{trial.model!r} made no valid call",)
     claims = seen.claims
     return Judgement(
         outcome=outcome,
@@ -90,6 +96,7 @@ def judge(trial: TrialFacts, baseline: TrialFacts | None = None) -> Judgement:
         failing_s=round(failing_s(seen), 1),
         named=any(claim.cause not in NO_CAUSE for claim in claims),
         component_right=any(_names_component(seen, claim) for claim in claims) if claims else None,
+        aided=credit.aided,
     )
 
 
@@ -173,6 +180,8 @@ def _end_of(trial: TrialFacts, seen: GeneratedFacts) -> tuple[Outcome, tuple[str
         return Outcome.MISSED, ("every ticket is closed, and clients still fail", *missing)
     if dead := _dead_at_end(seen):
         return Outcome.MISSED, (f"every ticket is closed, and {', '.join(dead)} does not run",)
+    if broken := _find_contradicted(trial):
+        return Outcome.MISSED, (f"every ticket is closed, and still broken: {', '.join(broken)}",)
     # What heals by itself is nobody's repair.
     timings = {seen.case.injections[number].timing for number in _find_performed(seen)}
     if timings <= {Timing.HEALING, Timing.REPEATED}:
@@ -242,6 +251,13 @@ def _dead_at_end(seen: GeneratedFacts) -> list[str]:
     return sorted(
         name for name, process in before.running.items() if process and not last.running.get(name)
     )
+
+
+def _find_contradicted(trial: TrialFacts) -> list[str]:
+    """What tickets were closed about, and what our own monitor still finds broken at the end."""
+    closed = {name for ticket in trial.tickets for name in ticket.invariants}
+    broken = trial.after.broken if trial.after is not None else ()
+    return sorted(key for key in broken if key.partition("@")[0] in closed)
 
 
 def _changes(trial: TrialFacts) -> list[CommandFact]:

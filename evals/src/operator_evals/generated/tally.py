@@ -10,7 +10,7 @@ from operator_evals.generated.case import Case
 from operator_evals.generated.outcome import GOOD, NEUTRAL, Judgement, Outcome, judge
 from operator_evals.score import Share, median, share
 
-__all__ = ["NOBODY", "BadCase", "Judged", "Tally", "judge_all", "tally"]
+__all__ = ["NOBODY", "BadCase", "Judged", "Tally", "credit_rows", "judge_all", "tally"]
 
 # The variant without an agent, which says what a fault does by itself.
 NOBODY = "none"
@@ -19,6 +19,7 @@ _WORST = (
     Outcome.HARM,
     Outcome.MISSED,
     Outcome.FALSE_ALARM,
+    Outcome.NO_CONTRIBUTION,
     Outcome.UNFINISHED,
     Outcome.ESCALATED,
 )
@@ -65,6 +66,8 @@ class Tally:
     void: int
     outcomes: Mapping[str, Share]
     handled: Share
+    model_alone: Share
+    with_reasoner: Share
     component_right: Share
     named: int
     abstained: int
@@ -72,6 +75,13 @@ class Tally:
     first_seed: int
     last_seed: int
     worst: tuple[BadCase, ...]
+
+
+def credit_rows(found: Tally) -> dict[str, Share]:
+    """How a model's successes divide; nothing for the reasoner, which no one aids."""
+    if not found.with_reasoner.count and not found.outcomes[Outcome.NO_CONTRIBUTION].count:
+        return {}
+    return {"model alone": found.model_alone, "model with reasoner": found.with_reasoner}
 
 
 def judge_all(trials: Sequence[TrialFacts], variant: str) -> list[Judged]:
@@ -104,6 +114,8 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
             if outcome is not Outcome.VOID
         },
         handled=share([each.outcome in GOOD for each in needed]),
+        model_alone=share([each.outcome in GOOD and not each.aided for each in needed]),
+        with_reasoner=share([each.outcome in GOOD and each.aided for each in needed]),
         component_right=share([each.component_right is True for each in answered]),
         named=sum(each.named for each in answered),
         abstained=sum(not each.named for each in answered),

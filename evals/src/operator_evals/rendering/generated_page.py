@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from operator_evals.generated.observed import Look
-from operator_evals.generated.tally import Judged, Tally
+from operator_evals.generated.tally import Judged, Tally, credit_rows
 from operator_evals.rendering.cells import count, draw_share, interval, seconds
 from operator_evals.rendering.report import whole
 from operator_sre.drawing.html import (
@@ -50,6 +50,7 @@ def generated_page(found: Tally, judged: Sequence[Judged], machine: Mapping[str,
         [text(name), count(share.count), draw_share(share), text(interval(share))]
         for name, share in (
             ("handled", found.handled),
+            *credit_rows(found).items(),
             *found.outcomes.items(),
             ("component named", found.component_right),
         )

@@ -24,6 +24,7 @@ from operator_protocols.ports import Invariant
 
 __all__ = [
     "CLIENT_DOWN",
+    "CLIENT_PAUSED",
     "OTHER_OPTIONS",
     "SYMPTOMS",
     "NoPrimary",
@@ -418,6 +419,19 @@ CLIENT_DOWN = PartInvariant(
 )
 
 
+def _judge_paused_client(seen: Seen) -> Opinion:
+    if not seen.readings.get("running"):
+        return unseen(seen)
+    return broken("the process is stopped by a signal") if seen.readings.get("paused") else WELL
+
+
+CLIENT_PAUSED = PartInvariant(
+    *("client_paused", "No client is stopped by a signal.", Severity.WARNING, 5.0),
+    *(("client",), _judge_paused_client),
+    trouble=Trouble.NOTHING,
+)
+
+
 def invariants_of(thresholds: Thresholds, *, ignored: Iterable[str] = ()) -> tuple[Invariant, ...]:
     """All invariants except the ignored ones."""
     left_out = frozenset(ignored)
@@ -426,6 +440,6 @@ def invariants_of(thresholds: Thresholds, *, ignored: Iterable[str] = ()) -> tup
             ServerRule(*rule, thresholds, _TROUBLES.get(rule[0], Trouble.NOTHING))
             for rule in _RULES
         ),
-        *(NoPrimary(), TwoPrimaries(), CLIENT_DOWN),
+        *(NoPrimary(), TwoPrimaries(), CLIENT_DOWN, CLIENT_PAUSED),
     )
     return tuple(invariant for invariant in every if invariant.name not in left_out)

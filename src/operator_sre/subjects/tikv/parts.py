@@ -158,7 +158,7 @@ def find_listed(
 ) -> dict[str, bool]:
     """Whether PD lists each of these targets, by name; nothing where that is not certain.
 
-    While PD lists a part that is none of them, it may be one that is reached at another address.
+    While PD lists a part that is none of them, that part may be a target at another address.
     """
     found: dict[str, bool] = {}
     pds = [target for target in targets if target.kind == PD]
