@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -130,7 +131,7 @@ def serve(application: Application) -> None:
             except Exception as error:  # noqa: BLE001  whatever its database raises
                 status = 500
                 body = {"status": "error", "error": f"{type(error).__name__}: {error}"[:300]}
-                log(f"ERROR {body['error']}")
+                log(f"ERROR {traceback.format_exc()}")
             content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

@@ -38,7 +38,7 @@ CREATE DATABASE IF NOT EXISTS shop;
 CREATE TABLE IF NOT EXISTS shop.orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, made TIMESTAMP);
 CREATE USER shop@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
 GRANT SELECT, INSERT, UPDATE ON shop.* TO shop@'127.0.0.1';
-CREATE USER operator@'127.0.0.1' IDENTIFIED BY '{PASSWORD}' WITH MAX_USER_CONNECTIONS 3;
+CREATE USER operator@'127.0.0.1' IDENTIFIED BY '{PASSWORD}' WITH MAX_USER_CONNECTIONS 10;
 GRANT PROCESS, REPLICATION CLIENT ON *.* TO operator@'127.0.0.1';
 CREATE USER admin@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL ON *.* TO admin@'127.0.0.1' WITH GRANT OPTION;
@@ -119,7 +119,7 @@ def mariadb_data() -> Path:
         if done.returncode:
             raise RuntimeError(done.stderr.decode()[-2000:])
 
-    return _shared(f"mariadb-data-{mariadb().stat().st_ino:x}", make)
+    return _shared(f"mariadb-data-2-{mariadb().stat().st_ino:x}", make)
 
 
 def postgres_data() -> Path:

@@ -19,7 +19,7 @@ from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings
 from operator_sre.subjects.declarative.evidence import BOOT_S
 from operator_sre.subjects.declarative.symptom import find_symptoms
-from tests.contract.servers import http, serving
+from tests.contract.servers import hangs, http, serving
 from tests.executor.transports.sshd import Sshd, serving_ssh
 from tests.models.world import DEAD
 from tests.subjects.certificates import certificate
@@ -199,3 +199,18 @@ async def test_a_pid_file_tells_killed_from_stopped_wherever_the_target_runs(
     assert readings["cause.stopped_cleanly"] is not readings["cause.not_started"]
     assert readings["cause.process_dead"] is False
     assert readings["file.exists"] is False
+
+
+async def test_an_invariant_that_could_not_be_checked_shows_no_cause(tmp_path: Path) -> None:
+    async with serving(hangs) as port:
+        tried = described(
+            tmp_path,
+            f"name: a\ntargets: {{t: {{kind: k, port: {port}}}}}\n"
+            "probes: {it: {redis: {info: {clients: connected_clients, clients_max: maxclients}}}}\n"
+            "invariants:\n  answers: {holds: it.up}\n"
+            "  room: {holds: '!has(it.clients) || it.clients / it.clients_max < 1',"
+            " causes: [connections_used_up]}\n",
+            timeout_s=0.5,
+        )
+        readings = (await tried.seen()).readings
+    assert (readings["it.up"], readings["cause.connections_used_up"]) == (False, False)

@@ -104,7 +104,8 @@ class Evidence:
         named: set[str] = set()
         for invariant in self.invariants:
             for finding in invariant.check(observation):
-                if finding.target == target.name and finding.health is not Health.HEALTHY:
+                # What could not be checked shows nothing.
+                if finding.target == target.name and finding.health is Health.BROKEN:
                     broken |= {reference.reading for reference in invariant.expression.references}
                     # An invariant that only one cause breaks is its symptom.
                     named |= set(invariant.causes) if len(invariant.causes) == 1 else set()

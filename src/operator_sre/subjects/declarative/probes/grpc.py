@@ -66,7 +66,10 @@ class GrpcProbe:
                     return "SERVICE_UNKNOWN"
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     raise Blind("the server has no health service") from error
-                if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode(7)):
+                if error.code() in (
+                    grpc.StatusCode.UNAUTHENTICATED,
+                    grpc.StatusCode.PERMISSION_DENIED,
+                ):
                     raise Blind("login rejected by the server") from error
                 raise OSError(_why(error.code().name, error.details() or "")) from error
             finally:

@@ -33,7 +33,9 @@ _WRITES = re.compile(r"/\*!|/\*m!|\binto\s+(outfile|dumpfile|@)|\bload_file\b", 
 # Access denied, unknown database, host not allowed, no such grant: the server itself is well.
 _SHUT = frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698})
 # What says that the connection was refused, lost or silent; everything else is about the query.
-_GONE = frozenset({1040, 1053, 1129, 1203, 1226, 2002, 2003, 2006, 2013, 2055})
+_GONE = frozenset({1040, 1053, 1129, 2002, 2003, 2006, 2013, 2055})
+# Our own account has all the connections that it may have.
+_USED_UP = frozenset({1203, 1226})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class MySqlProbe:
                 code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
                 if code in _SHUT:
                     raise Blind(f"login rejected: {_why(error)}") from error
+                if code in _USED_UP:
+                    raise Blind(f"our account has no connection left: {_why(error)}") from error
                 if code in _GONE:
                     raise OSError(_why(error)) from error
                 raise Blind(f"the query is not valid there: {_why(error)}") from error
