@@ -144,13 +144,13 @@ def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(piped: Piped) -
 
 def test_the_commands_it_names_at_its_end_work(piped: Piped) -> None:
     text = piped.done.stdout.decode()
-    named = [line.split()[1:] for line in text.partition("Look further:")[2].split("\n") if line]
+    named = [line.split()[1:] for line in text.partition("Next:")[2].split("\n") if line]
     assert [words[:2] for words in named] == [
         ["tickets", "show"],
         ["audit", "show"],
         ["audit", "verify"],
     ]
-    lines = [line for line in text.partition("Look further:")[2].split("\n") if line]
+    lines = [line for line in text.partition("Next:")[2].split("\n") if line]
     assert all(Path(line.split()[0]).name == "operator" for line in lines)
     assert all(shutil.which(line.split()[0]) for line in lines)
     for words in named:

@@ -87,7 +87,7 @@ def test_approve_mode_needs_an_approval_and_then_repairs_once(rigged: Home) -> N
     assert (said.code, said.out) == (0, "approved: restart_node(target=node-2)\n")
     again = rigged.run("approvals", "approve", approval["id"])
     assert again.code == 1
-    assert again.err == f"operator: Approval {approval['id']!r} is approved already.\n"
+    assert again.err == f"operator: Approval {approval['id']!r} is already approved.\n"
     late = rigged.run("approvals", "reject", approval["id"], "--json")
     assert late.code == 1
     assert "is approved already" in late.json["error"]["message"]

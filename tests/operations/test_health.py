@@ -32,7 +32,7 @@ def test_troubles_say_since_when_and_how_many_are_left_out() -> None:
         "2026-03-04 12:00:00 UTC  BROKEN  NO MONITOR IS RUNNING: start operator monitor run --all"
     )
     assert lines[2] == "BROKEN   shop: 0/1 targets healthy, never checked"
-    assert lines[3] == "  broken node-0 answers (since 5 min ago): refused"
+    assert lines[3] == "  broken node-0 answers (for 5 min): refused"
     assert lines[-2:] == ["  and 2 more; see --json", ""]
 
 
@@ -47,8 +47,8 @@ def test_checks_of_a_target_that_is_down_are_one_line_and_what_is_healthy_says_w
     shop = SubjectHealth("shop", Health.BROKEN, (), troubles, (), (), NOW, 5, 0)
     lines = health_lines(HealthView(NOW, Health.BROKEN, False, (shop,), (), ()))
     assert lines[3:] == [
-        "  broken node-0 node_down (since 5 min ago): refused",
-        "  healthy node-1 lag (since 5 min ago, healthy now; listed because it is flapping)",
+        "  broken node-0 node_down (for 5 min): refused",
+        "  healthy node-1 lag (for 5 min, healthy now; listed because it is flapping)",
         "  2 more checks unavailable because node-0 is down",
         "",
     ]

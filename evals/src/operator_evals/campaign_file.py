@@ -156,7 +156,7 @@ def read_campaign(path: Path) -> Campaign:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(
             f"The campaign {str(path)!r} cannot be read: {why}.",
-            next_step="It is TOML, or YAML where its name ends so.",
+            next_step="Write it in TOML, or in YAML with a name that ends in .yaml.",
         ) from error
     if not isinstance(table, Mapping):
         raise ConfigError(f"The campaign {str(path)!r} must be a table of settings.")

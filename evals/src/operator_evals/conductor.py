@@ -117,7 +117,7 @@ class Conductor:
                     continue
                 group.create_task(self._run_trial(trial, places, wants))
         states = [trial.state for trial in self._done]
-        why = f"{skipped} trials were left out: the money is spent (usd_max)." if skipped else ""
+        why = f"{skipped} trials were skipped: usd_max is reached." if skipped else ""
         return Outcome(
             campaign=self.campaign.name,
             of=self._before + self._left,

@@ -273,7 +273,7 @@ async def _follow_control(trial: Trial) -> None:
             if await _until(trial, lambda: _all_over(trial), trial.campaign.end_s_max):
                 trial.mark(resolved=trial.now())
         if why := await trial.cast.hurting.still():
-            trial.say(state=TrialState.INVALID, why=f"it was no control: {why}")
+            trial.say(state=TrialState.INVALID, why=f"it was not a control: {why}")
 
 
 def _all_over(trial: Trial) -> bool:

@@ -149,7 +149,8 @@ def _find_damage(rig: AnyRig, fault: Fault, target: str | None) -> Broken:
             return each
     others = ", ".join(f"{each.fault} at {each.target}" for each in now) or "nothing"
     raise NotFoundError(
-        f"The fault {fault.name!r} is not in this rig.", next_step=f"Broken now: {others}."
+        f"The fault {fault.name!r} is not active in this rig.",
+        next_step=f"Active faults: {others}.",
     )
 
 

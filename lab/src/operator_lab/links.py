@@ -437,7 +437,7 @@ def main() -> int:
     except asyncio.CancelledError:
         return 0
     except OSError as problem:
-        sys.stderr.write(f"The links cannot be laid: {problem.strerror or problem}\n")
+        sys.stderr.write(f"The links cannot be created: {problem.strerror or problem}\n")
         return 1
     return 0
 

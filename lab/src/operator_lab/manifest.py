@@ -102,7 +102,7 @@ def read_manifest(directory: Path) -> Manifest | None:
         if "rig" in record:
             raise RigError(
                 f"The rig in {str(directory)!r} is one of containers.",
-                next_step="End it first with: operator lab down",
+                next_step="Stop it first with: operator lab down",
             )
         supervisor, spec = record["supervisor"], record["spec"]
         load, processes = spec["load"], []

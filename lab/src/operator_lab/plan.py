@@ -66,8 +66,8 @@ def take(spec: RigSpec, directory: Path) -> bool:
     before = read_manifest(directory)
     if before is not None and before.live:
         raise RigError(
-            f"A rig of {before.spec.subject!r} is up already in {str(directory)!r}.",
-            next_step="Use it, or end it with: operator lab down",
+            f"A rig of {before.spec.subject!r} is already up in {str(directory)!r}.",
+            next_step="Use it, or stop it with: operator lab down",
         )
     directory.mkdir(mode=0o700, exist_ok=True)
     # A draft is a manifest whose writer was killed.

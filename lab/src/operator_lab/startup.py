@@ -138,7 +138,7 @@ async def answers(port: int, *, path: str = "") -> bool:
 
 def _describe_exit(name: str, *, ports: list[int], log: Path) -> RigError:
     line = last_line(log)
-    sentence = f"{name!r} ended while it was starting; its log ends with {line!r}."
+    sentence = f"{name!r} exited during startup; its log ends with {line!r}."
     # A process that was quicker may have ended since, so the last output counts as well.
     held = [port for port in ports if is_taken(port)]
     if held or any(word in line.lower() for word in _TAKEN_WORDS):
@@ -379,5 +379,5 @@ async def _through(work: Coroutine[None, None, None]) -> None:
 def _unusable(directory: Path, problem: OSError) -> RigError:
     return RigError(
         f"The rig cannot be made in {str(directory)!r}: {problem.strerror or problem}.",
-        next_step="Choose a directory that you may write, with --home.",
+        next_step="Choose a directory that you can write to, with --home.",
     )

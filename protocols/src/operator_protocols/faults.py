@@ -169,9 +169,10 @@ def limit_fault(
         if Ability.LIMIT in scene.rig.damage(scene.target.name):
             await scene.rig.unlimit(scene.target.name)
 
-    things = " and ".join([*(["memory"] * bool(memory_bytes)), *(["open files"] * bool(files))])
+    limits = {"memory limit": memory_bytes, "open-file limit": files}
+    things = " and ".join(name for name, most in limits.items() if most)
     return _fault(
-        *(name, f"One {kind} may have no more {things}.", kind, breaks, Ability.LIMIT),
+        *(name, f"One {kind} reaches its {things}.", kind, breaks, Ability.LIMIT),
         lambda scene: scene.rig.limit(scene.target.name, memory_bytes=memory_bytes, files=files),
         unlimit,
     )
@@ -310,4 +311,4 @@ def _peers(scene: Scene, kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 def _everyone(kind: str, others: tuple[str, ...]) -> str:
     named = [f"every other {each}" if each == kind else f"every {each}" for each in others]
-    return " and ".join(named) or "everybody"
+    return " and ".join(named) or "all other processes"

@@ -165,6 +165,7 @@ def _compare_readings(
                 is_state = is_text or reading.startswith("setting_")
                 if not is_state or reading.endswith(_NOT_STATE):
                     continue
+                now = "(none)" if now is None else now
                 key = name, reading
                 if was == now:
                     found.pop(key, None)  # it is again as it was

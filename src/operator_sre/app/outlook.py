@@ -162,13 +162,13 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         shown.append(f"and {len(variables) - len(shown)} more variables (--json)")
     return (
         ("command", action.command),
-        ("in", f"{action.cwd} on {outlook.host or '-'}"),
-        ("inside", action.venv),
+        ("directory", f"{action.cwd} on {outlook.host or '-'}"),
+        ("venv", action.venv),
         ("target", f"{action.target or '-'} of {outlook.subject or '-'}"),
         ("", outlook.identity),
         ("as", "" if outlook.uid is None else f"{outlook.user} (uid {outlook.uid})"),
-        ("who", f"{who}, {origin}" if origin else who),
-        ("why", action.reasoning),
+        ("requester", f"{who}, {origin}" if origin else who),
+        ("reason", action.reasoning),
         ("expects", action.expected),
         ("urgency", action.urgency.replace("_", " ")),
         ("limits", f"{action.timeout_s:g} s, {kept} KiB kept of each stream, no input"),
@@ -180,8 +180,8 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("enforced", enforced),
         ("undo", _UNDO[verdict.reversible]),
         ("changes", outlook.may_change),
-        ("then", then),
-        ("with", ", ".join(shown)),
+        ("outcome", then),
+        ("variables", ", ".join(shown)),
     )
 
 

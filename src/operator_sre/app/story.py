@@ -19,9 +19,19 @@ from operator_sre.codec import from_json
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["Line", "beginning", "each_look", "first_look", "hypotheses_of", "lines_of"]
+__all__ = [
+    "Line",
+    "beginning",
+    "each_look",
+    "first_look",
+    "hypotheses_of",
+    "lines_of",
+    "summarize_entry",
+]
 
 NAMED_MAX = 3
+# How much of an entry without a sentence of its own is shown.
+FACT_MAX, FACTS_MAX = 60, 6
 
 _MAY = {
     Mode.OBSERVE: "proposes changes and executes none",
@@ -301,3 +311,29 @@ def each_look(app: App, subject: str, since: datetime) -> tuple[datetime, Line] 
     found = [f"BROKEN {', '.join(named)}"] if named else []
     found += [f"{unknown} unknown"] if unknown else []
     return newest[0].at, Line("watch", f"checked: {'; '.join(found)}", "bad")
+
+
+def summarize_entry(entry: Entry) -> str:
+    """What an entry holds, in few words: its command, its text, or its short facts."""
+    held = entry.payload
+    action = held.get("action")
+    if isinstance(action, Mapping) and {"tool", "arguments"} <= action.keys():
+        return brief_of(action)
+    if isinstance(held.get("text"), str):
+        return str(held["text"])
+    if isinstance(held.get("findings"), list | tuple):
+        broken = sum(finding.get("health") == "broken" for finding in held["findings"])
+        return f"check: {broken} of {len(held['findings'])} findings broken"
+    return ", ".join([*_facts(held)][:FACTS_MAX])
+
+
+def _facts(held: Mapping[str, Any], deep: int = 3) -> Iterator[str]:
+    """The short values of a document, down to so deep; no moments, and nothing empty."""
+    for name, value in held.items():
+        if isinstance(value, Mapping) and deep:
+            yield from _facts(value, deep - 1)
+        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if not isinstance(text, str | int) or not text or name.endswith("_at"):
+            continue
+        if len(str(text)) <= FACT_MAX:
+            yield name if text is True else f"{name}: {text}"

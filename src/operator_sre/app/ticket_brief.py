@@ -63,7 +63,17 @@ class TicketBrief:
         """What the diagnosis chose, where no change has been proposed yet."""
         if self.diagnosis is None or self.action is not None:
             return ""
-        return f"{self.diagnosis.choice}. {self.diagnosis.why}"
+        choice = self.diagnosis.choice
+        # A sentence begins with a capital, a call such as `restart_node(node-1)` stays as it is.
+        choice = choice.capitalize() if choice.isalpha() else choice
+        return f"{choice}. {self.diagnosis.why}"
+
+    def explain_state(self, reason: str) -> str:
+        """The reason of the state of a ticket, without what the headline and the choice say."""
+        if self.diagnosis is None:
+            return reason
+        rest = reason.removeprefix(self.diagnosis.summary).strip()
+        return "" if self.recommendation.endswith(rest) else rest
 
 
 def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:

@@ -6,6 +6,7 @@ from operator_sre.drawing.charts import Chart, Mark, Point, Tick, charts
 from operator_sre.drawing.html import (
     escape_text,
     figure,
+    format_reading,
     page,
     plural,
     policy_of,
@@ -22,6 +23,7 @@ __all__ = [
     "charts",
     "escape_text",
     "figure",
+    "format_reading",
     "page",
     "plural",
     "policy_of",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from operator_protocols.domain.observation import Value
-from operator_sre.drawing.html import escape_text, figure
+from operator_sre.drawing.html import escape_text, format_reading
 
 __all__ = ["Chart", "Mark", "Point", "Tick", "charts"]
 
@@ -103,7 +103,7 @@ def charts(
                 f'<rect class="broken" x="{start}" y="{TOP - 6}" width="{width}"'
                 f' height="{height - TOP - BOTTOM + 6}"/>'
             )
-        parts += _draw_band(chart.points, axis) if band else _draw_curve(chart.points, axis, height)
+        parts += _draw_band(chart.points, axis) if band else _draw_curve(chart, axis, height)
         for mark in marks:
             x = axis.x(mark.at_s)
             parts.append(
@@ -142,8 +142,9 @@ def _draw_cross(x: float, y: float, problem: str) -> str:
     return f'<path class="unseen" d="{path}"><title>{escape_text(problem)}</title></path>'
 
 
-def _draw_curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
+def _draw_curve(chart: Chart, axis: _Axis, height: int) -> Iterator[str]:
     """A line through the figures, and a cross where there was none."""
+    points = chart.points
     known = [number for point in points if (number := _number(point.value)) is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     room = (high - low) or max(abs(high), 1.0)
@@ -167,7 +168,8 @@ def _draw_curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[s
         if _number(point.value) is None:
             yield _draw_cross(axis.x(point.at_s), bottom, point.problem)
     for value in dict.fromkeys((low, high) if known else ()):
-        yield f'<text class="tick start" x="{LEFT - 6}" y="{y(value) + 4}">{figure(value)}</text>'
+        shown = escape_text(format_reading(chart.name, value))
+        yield f'<text class="tick start" x="{LEFT - 6}" y="{y(value) + 4}">{shown}</text>'
 
 
 def _number(value: Value) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
@@ -11,6 +12,7 @@ from importlib.resources import files
 from typing import NewType
 
 from operator_protocols.domain.observation import Value
+from operator_protocols.kit.units import format_bytes, format_duration
 
 __all__ = [
     "EMPTY",
@@ -22,6 +24,7 @@ __all__ = [
     "escape_text",
     "facts",
     "figure",
+    "format_reading",
     "heading",
     "join",
     "link",
@@ -74,6 +77,27 @@ def figure(value: Value) -> str:
     if value == int(value):
         return str(int(value))
     return f"{value:.{FIGURE_DIGITS}g}"
+
+
+def format_reading(name: str, value: Value) -> str:
+    """A reading with the unit that its name carries, such as `db_bytes` or `p99_ms`."""
+    if isinstance(value, bool | str) or value is None or not 0 <= value < math.inf:
+        return figure(value)
+    match name.rsplit("_", 2)[-2:]:
+        case ["per", "s"]:
+            return f"{figure(value)}/s"
+        case [*_, "bytes"]:
+            return format_bytes(value)
+        case [*_, "s"]:
+            return format_duration(value)
+        case [*_, "ms"]:
+            return format_duration(value / 1000)
+        case [*_, "ratio"]:
+            return f"{figure(value * 100)} %"
+        case [*_, "percent"]:
+            return f"{figure(value)} %"
+        case _:
+            return figure(value)
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

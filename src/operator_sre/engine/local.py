@@ -19,6 +19,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.watcher import Watcher
 from operator_protocols.errors import ConflictError, OperatorError
 from operator_protocols.ports import Approvals, Clock, Intents, Leases, Switch, Watchers
+from operator_sre.drawing import plural
 from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
 
@@ -370,10 +371,10 @@ class Rounds:
                 turn += missed
                 self.stats.add_missed(subject, missed)
                 log.warning(
-                    "checking %s took longer than its interval of %g s: %d checks skipped",
+                    "checking %s took longer than its interval of %g s: skipped %s",
                     subject,
                     interval_s,
-                    missed,
+                    plural(missed, "check"),
                     extra={"subject": subject},
                 )
             due = first + turn * interval_s + self.chance() * self.jitter * interval_s

@@ -145,7 +145,13 @@ class Executor:
             result = Result(Outcome.UNKNOWN, stderr=why)
         if not result.ok:
             where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
-            log.warning("%s: exit %s", result.outcome, result.exit_code, extra=where)
+            log.warning(
+                "%s: %s, exit code %s",
+                action.command,
+                result.outcome,
+                result.exit_code,
+                extra=where,
+            )
         return result, await self.intents.end(intent, result)
 
     async def recover(self, intent: Entry) -> tuple[Result, Entry]:

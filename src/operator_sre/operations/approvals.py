@@ -239,7 +239,7 @@ def _table(page: ApprovalPage, now: datetime) -> View:
         for approval in page.approvals
     ]
     head = ("id", "state", "risk", "ticket", "expires", "what")
-    return [Table(head, rows, "Nothing waits for an approval.")]
+    return [Table(head, rows, "No pending approvals.")]
 
 
 def _details(found: ApprovalDetails, now: datetime) -> View:
@@ -256,7 +256,7 @@ def _details(found: ApprovalDetails, now: datetime) -> View:
             *facts_of(view.outlook, origin),
             ("approved", f"{len(approval.approvers)} of {approval.needed} {approvers}".rstrip()),
             ("escalated", f"{approval.escalated_at:%H:%M:%S} UTC" if approval.escalated_at else ""),
-            ("parked", "the run waits for hours if need be" if approval.parked else ""),
+            ("parked", "the run stays parked until the decision" if approval.parked else ""),
             ("expires", left if view.state == "pending" else ""),
             ("answer", answer_of(approval.decided_by, approval.reason)),
             (
@@ -330,7 +330,7 @@ def _rules(found: RuleList, now: datetime) -> View:
         for rule in found.rules
     ]
     head = ("id", "state", "like", "scope", "uses", "by", "allows")
-    return [Table(head, rows, "Nothing is allowed for always.")]
+    return [Table(head, rows, "No standing rules.")]
 
 
 _HERE = "operator_sre.operations.approvals"

@@ -89,9 +89,9 @@ class ReadTranscript(Request, frozen=True):
 class ListEntries(Request, frozen=True):
     """Which entries, from which end."""
 
-    order: Annotated[Order, Meta(description="Which end comes first.", extra={"api": Meta()})] = (
-        Order.NEWEST
-    )
+    order: Annotated[
+        Order, Meta(description="The order: oldest or newest first.", extra={"api": Meta()})
+    ] = Order.NEWEST
     ticket: TicketNumber = None
     run: Run = ""
     place: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The last that was seen.")] = 0
@@ -108,7 +108,7 @@ class SearchEntries(Request, frozen=True):
             description="The text; entries must contain all its words.",
             extra={
                 "query": "q",
-                "api": Meta(min_length=1, max_length=500, description="Any words at all."),
+                "api": Meta(min_length=1, max_length=500, description="The words to search for."),
             },
         ),
     ]

@@ -210,7 +210,7 @@ def _table(found: ConfirmationPage, now: datetime) -> View:
         for confirmation in found.confirmations
     ]
     head = ("id", "state", "risk", "boundary", "expires", "what")
-    return [Table(head, rows, "Nothing waits for a confirmation.")]
+    return [Table(head, rows, "No pending confirmations.")]
 
 
 def _summary(confirmation: Confirmation) -> str:

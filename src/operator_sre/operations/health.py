@@ -59,7 +59,7 @@ def _name_watcher(watcher: Watcher) -> str:
 
 def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
     last = subject.last_look
-    checked = f"checked {_ago(last, now)}" if last else "never checked"
+    checked = f"checked {_span(last, now)} ago" if last else "never checked"
     well = sum(target.health == "healthy" for target in subject.targets)
     missed = f", {plural(subject.missed, 'check')} missed" if subject.missed else ""
     head = f"{subject.health.upper():8} {subject.subject}: {well}/{len(subject.targets)}"
@@ -69,7 +69,7 @@ def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
     lines += [f"  note: {note}" for note in subject.notes]
     folded = fold_findings(subject.troubles)
     for trouble in folded.shown[:TROUBLES_MAX]:
-        marks = [f"since {_ago(trouble.since, now)}"]
+        marks = [f"for {_span(trouble.since, now)}"]
         if trouble.ticket is not None:
             marks.append(f"ticket {trouble.ticket}")
         if reason := reason_listed(trouble, subject.tickets):
@@ -87,18 +87,18 @@ def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
     for ticket in subject.tickets:
         flaps = ", flapping" if ticket.flapping else ""
         lines.append(
-            f"  ticket {ticket.id} ({ticket.state}, {ticket.severity}{flaps})"
-            f" since {_ago(ticket.opened_at, now)}: {ticket.summary}"
+            f"  ticket {ticket.id} ({ticket.state}, {ticket.severity}{flaps}),"
+            f" opened {_span(ticket.opened_at, now)} ago: {ticket.summary}"
         )
     return [*lines, ""]
 
 
-def _ago(at: datetime, now: datetime) -> str:
+def _span(at: datetime, now: datetime) -> str:
     seconds = max(0.0, (now - at).total_seconds())
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 # `operator health` follows changes and MCP shows one subject, so each has code of its own.

@@ -107,7 +107,7 @@ class SearchText(Request, frozen=True):
         Meta(
             min_length=1,
             max_length=500,
-            description="Any words at all.",
+            description="The words to search for.",
             extra={
                 "query": "q",
                 "mcp": Meta(min_length=1, max_length=500, description="Any words."),
@@ -132,7 +132,9 @@ class SearchText(Request, frozen=True):
 class ShowCommand(Request, frozen=True):
     """Which command."""
 
-    seq: Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The entry that it began with.")]
+    seq: Annotated[
+        int, Meta(ge=1, le=NUMBER_MAX, description="The entry with which the command started.")
+    ]
 
 
 class FilterHistory(Request, frozen=True):
@@ -337,7 +339,7 @@ def _figures(found: Figures, now: datetime) -> View:
     ]
     head = ("total", "ok", "failed", "refused", "rate", "avg s", "last", "command")
     often = [f"  {command[:COMMAND_CHARACTERS_MAX]}" for command in found.often]
-    title = ["", "Works again and again:"] if rows and often else []
+    title = ["", "Succeeds repeatedly:"] if rows and often else []
     return [Table(head, rows, "No commands yet."), *title, *(often if rows else [])]
 
 
@@ -359,7 +361,7 @@ def _violations(found: ViolationList, now: datetime) -> View:
         (violation.attempt.seq, violation.advice, violation.attempt.command)
         for violation in found.violations
     ]
-    none = "Nothing ran without an environment that needed one."
+    none = "No Python command ran without a virtual environment."
     return [Table(("seq", "advice", "command"), rows, none)]
 
 

@@ -12,6 +12,7 @@ from operator_protocols.domain.limits import SwitchState
 from operator_protocols.domain.token import Role
 from operator_sre.app.restraints import Stopped
 from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.drawing import plural
 from operator_sre.operations.operation import Effect, Operation, Request, Route, View
 
 __all__ = ["OPERATIONS", "SUMMARY", "StoppedDocument", "SwitchDocument"]
@@ -68,13 +69,13 @@ def _show_stopped(found: StoppedDocument, now: datetime) -> View:
             *(f"still running: {command.seq}  {command.command}" for command in stopped.partly_run),
             "Nothing is changed until: operator mode reset",
         ]
-    docker = stopped.docker or f"{len(stopped.docker_containers)} containers ended"
+    docker = stopped.docker or f"{plural(len(stopped.docker_containers), 'container')} stopped"
     return [
         f"The kill switch is on, after {stopped.took_s:.2f} s.",
-        f"pending proposals cancelled: {len(stopped.pending_proposals)}",
-        f"processes ended: {', '.join(map(str, stopped.processes)) or 'none'}",
+        f"pending requests cancelled: {len(stopped.pending_proposals)}",
+        f"processes stopped: {', '.join(map(str, stopped.processes)) or 'none'}",
         f"docker: {docker}",
-        f"tickets in work: {', '.join(map(str, stopped.tasks)) or 'none'}",
+        f"tickets released: {', '.join(map(str, stopped.tasks)) or 'none'}",
         *(
             f"may have partly run: {command.seq}  {command.command}"
             for command in stopped.partly_run

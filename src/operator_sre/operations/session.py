@@ -63,7 +63,7 @@ def _table(found: SessionList, now: datetime) -> View:
         )
         for session in found.sessions
     ]
-    head = ("agent", "level", "score", "state", "deeds")
+    head = ("agent", "level", "score", "state", "actions")
     return [Table(head, rows, "No agent has acted recently.")]
 
 

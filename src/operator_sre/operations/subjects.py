@@ -42,14 +42,14 @@ class SubjectPage:
 
 @dataclass(frozen=True, slots=True)
 class SubjectDocument:
-    """How one subject is."""
+    """The health of one subject."""
 
     subject: SubjectHealth
     schema_version: str = SCHEMA_VERSION
 
 
 def health_of_known(app: App, *, name: str) -> SubjectHealth:
-    """How one subject is. NotFoundError lists those there are."""
+    """The health of one subject. NotFoundError lists those there are."""
     from operator_sre.app.health import health_of
 
     known = app.subjects()
@@ -94,7 +94,7 @@ OPERATIONS = (
     ),
     Operation(
         name="subjects health",
-        help="How one subject is.",
+        help="The health of one subject.",
         request=ShowSubjectHealth,
         result=SubjectDocument,
         call="operator_sre.operations.subjects.health_of_known",

@@ -140,7 +140,7 @@ class AnyMove(PauseTicket, frozen=True, kw_only=True):
     """What to do with a ticket, and why. A pause has an end by `for` or `until`, or none."""
 
     kind: Annotated[MoveKind, Meta(description="What to do.")] = msgspec.field(name="move")
-    assignee: Annotated[str, Meta(max_length=100, description="Who looks after it.")] = ""
+    assignee: Annotated[str, Meta(max_length=100, description="The person to assign.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _details(found: TicketDocument, now: datetime) -> View:
     ticket, brief = found.ticket, brief_ticket(found.ticket, found.entries)
     diagnosis, action = brief.diagnosis, brief.action
     sure = f" (confidence {min(diagnosis.confidence, 0.999):.1%})" if diagnosis else ""
-    facts: list[tuple[str, str]] = [("REASON", ticket.reason)]
+    facts: list[tuple[str, str]] = []
     if action is not None:
         undo = {True: ", reversible", False: ", not reversible", None: ""}[action.reversible]
         verdict = f"{action.level.upper()}, risk {action.risk}{undo}"
@@ -221,6 +221,7 @@ def _details(found: TicketDocument, now: datetime) -> View:
         facts.append(("RESULT", action.result))
         facts.append(("RUN IT", action.by_hand))
     facts += [("PROPOSED", brief.recommendation), ("PROOF", brief.proof)]
+    facts.append(("REASON", brief.explain_state(ticket.reason)))
     if diagnosis is not None:
         facts += _label("EVIDENCE", [evidence.sentence for evidence in diagnosis.evidence])
     findings = brief.findings

@@ -102,7 +102,7 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
 
 def test_approvals_are_listed_with_their_answers(lived: Home) -> None:
     assert lived.ask("approvals", "list")["approvals"] == []
-    assert lived.run("approvals", "list").out == "Nothing waits for an approval.\n"
+    assert lived.run("approvals", "list").out == "No pending approvals.\n"
     (answered,) = lived.ask("approvals", "list", "--all")["approvals"]
     assert (answered["state"], answered["reason"]) == ("approved", "as agreed")
     assert answered["decided_by"]

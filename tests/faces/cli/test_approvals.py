@@ -41,7 +41,7 @@ def test_show_tells_all_that_one_has_to_know(home: Home) -> None:
     shown = home.run("approvals", "show", "a1")
     assert shown.code == 0
     for part in (
-        *("a1, pending, version 1", "command   mkdir zz", "in        /", "node-1 of shop"),
+        *("a1, pending, version 1", "command   mkdir zz", "directory /", "node-1 of shop"),
         *("system (system), through agent worker-1, ticket 1, run run-1", "it is full"),
         *("review, risk medium: restart_node changes", "/var/log/app.log", "writes    zz"),
         *("undo      possible", "approved  0 of 1", "expires   in 9 min", "pid 7 started 1.5"),
@@ -59,7 +59,7 @@ def test_what_nobody_answered_in_time_is_shown_as_expired_and_listed_no_more(hom
     home.path.mkdir()
     asyncio.run(home.store.approvals.request(asked))
     assert "old, expired" in home.run("approvals", "show", "old").out
-    assert home.run("approvals", "list").out == "Nothing waits for an approval.\n"
+    assert home.run("approvals", "list").out == "No pending approvals.\n"
     late = Bad("approvals approve old", 1, r"'old' has expired")
     one_sentence(home.run(*late.line.split()), late)
 
@@ -102,7 +102,7 @@ def test_always_makes_a_rule_that_is_listed_shown_and_revoked(home: Home) -> Non
         assert part in shown
     gone = home.run("approvals", "revoke", rule["id"], "--reason", "over")
     assert (gone.code, gone.out.startswith("revoked: 'mkdir zz'")) == (0, True)
-    assert home.run("approvals", "rules").out == "Nothing is allowed for always.\n"
+    assert home.run("approvals", "rules").out == "No standing rules.\n"
     (kept,) = home.run("approvals", "rules", "--all", "--json").json["rules"]
     assert (kept["revoked_by"], kept["revoked_because"]) == (ME, "over")
     twice = Bad(f"approvals revoke {rule['id']}", 1, "revoked already")

@@ -39,7 +39,7 @@ def test_a_change_is_proposed_shown_confirmed_and_made_once(shop: Home) -> None:
     assert (done.code, done.out.split(":")[0]) == (0, "applied"), done
     assert 'scripts: ["api.example.org:443"]' in policy.read_text()
     one_sentence(shop.run("confirmations", "approve", name), Bad("again", 1, "approved already"))
-    assert shop.run("confirmations", "list").out == "Nothing waits for a confirmation.\n"
+    assert shop.run("confirmations", "list").out == "No pending confirmations.\n"
     (record,) = shop.ask("confirmations", "list", "--all")["confirmations"]
     assert (record["state"], record["applied"]) == ("approved", True)
     assert shop.run("policy", "check").code == 0

@@ -164,8 +164,8 @@ def test_a_yes_lets_it_run_once(home: Home) -> None:
     assert line in running.said
     shown = home.run("approvals", "show", asked.id)
     for part in (
-        *("command   mkdir zz", f"in        {home.cwd} on {socket.gethostname()}", "it is full"),
-        *("limits    120 s", "then      it requires approval", "ticket -, run -"),
+        *("command   mkdir zz", f"directory {home.cwd} on {socket.gethostname()}", "it is full"),
+        *("limits    120 s", "outcome   it requires approval", "ticket -, run -"),
         *("HOME=/nonexistent", "changes   "),
     ):
         assert part in shown.out, part
@@ -306,8 +306,8 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(
     assert (done.code, done.err) == (0, "")
     assert not home.path.exists(), "looking makes no home"
     for part in (
-        *(f"command   {command}", f"in        /usr on {socket.gethostname()}", says),
-        *("as        ", "(uid ", f"who       {ME} (user), through agent {ME}@"),
+        *(f"command   {command}", f"directory /usr on {socket.gethostname()}", says),
+        *("as        ", "(uid ", f"requester {ME} (user), through agent {ME}@"),
         *("limits    120 s, 64 KiB", "undo      ", "PATH=/usr/local/sbin:", "more variables"),
     ):
         assert part in done.out, part

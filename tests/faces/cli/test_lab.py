@@ -71,7 +71,7 @@ def test_status_has_everything_of_every_target_and_the_load(rigged: Home) -> Non
 
 def test_what_is_broken_is_told_with_the_word_of_its_oracle(rigged: Home) -> None:
     hurt = rigged.run("lab", "break", "node_pause", "--target", "node-2")
-    assert (hurt.code, hurt.out) == (0, "node_pause: node-2 was hit.\n")
+    assert (hurt.code, hurt.out) == (0, "node_pause: injected into node-2.\n")
     (one,) = _status(rigged)["broken"]
     assert (one["fault"], one["target"], one["over"]) == ("node_pause", "node-2", False)
     assert "node-2" in one["still"]

@@ -140,7 +140,7 @@ def test_what_takes_long_shows_how_far_it_is_and_leaves_no_trace(
 
 
 def test_programs_see_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("checked") as tell, waiting("looking"):
+    with progress("checked") as tell, waiting("checking"):
         tell(41)
     assert capsys.readouterr() == ("", "")
 

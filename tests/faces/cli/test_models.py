@@ -85,7 +85,7 @@ def test_what_was_spent_today_is_in_the_list(home: Home) -> None:
     (one,) = [one for one in home.ask("models", "list")["models"] if one["name"] == "reasoner-2"]
     assert one["today"] == {"tokens_in": 1000, "tokens_out": 50, "usd": 0.25}
     assert one["prices"] == {"input": 5.0, "output": 25.0, "cached_input": 0.5}
-    assert "1050 tokens, 0.2500 $" in home.run("models", "list").out
+    assert "1,050 tokens, $0.25" in home.run("models", "list").out
 
 
 def test_a_model_is_asked_for_real(home: Home) -> None:

@@ -28,7 +28,8 @@ def known(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 def test_a_report_is_markdown_a_page_or_a_document(known: Home) -> None:
     told = known.run("report", "1")
     assert (told.code, told.err) == (0, "")
-    assert told.out.startswith("# Incident 1: node-1: up: down\n")
+    headline = FOUND.diagnosis.summary.rstrip(".")
+    assert told.out.startswith(f"# Incident 1: {headline}\n")
     assert "The ticket was escalated: I cannot go on." in told.out
     page = known.run("report", "1", "--format", "html")
     assert page.out.startswith("<!doctype html>\n")

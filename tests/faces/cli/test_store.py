@@ -90,7 +90,7 @@ def test_a_difference_is_named_mended_and_gone(run: Run, home: Path) -> None:
     mended = run("rebuild", "--json")
     found = [{"table": "tickets", "missing": 1, "extra": 0, "changed": 0}]
     assert (mended.code, mended.json["differences"]) == (0, found)
-    assert run("rebuild").out == "Everything follows from the ledger; no difference.\n"
+    assert run("rebuild").out == "All tables match the ledger.\n"
     assert run("check").code == 0
 
 

@@ -125,7 +125,7 @@ async def test_every_page_opens_by_its_key_and_says_what_is_so(
         assert isinstance(console.screen, Help)
         await _shows(pilot, "On this page (health)", "Everywhere", "Ctrl-C")
         await pilot.press("escape", "3")
-        await _shows(pilot, "systemctl restart shop-node-1", "in         /srv/shop on worker-1")
+        await _shows(pilot, "systemctl restart shop-node-1", "directory  /srv/shop on worker-1")
         await _shows(pilot, "risk medium: it restarts", "changes    /srv/shop/node-1.pid")
         await _counts_down(pilot)
         await pilot.press("down")

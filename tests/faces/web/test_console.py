@@ -295,7 +295,7 @@ def test_a_sparkline_is_a_line_and_a_shade_where_nothing_was_seen() -> None:
     text = spark("lag", [1.0, 3.0, None, None, 2.0])
     assert (text.count("<polyline"), text.count('<rect class="unknown"')) == (2, 1)
     assert "lag: 2, between 1 and 3" in text
-    assert "nothing was seen" in spark("", [])
+    assert "not observed" in spark("", [])
 
 
 def test_a_form_is_asked_by_what_each_field_may_be() -> None:

@@ -143,7 +143,7 @@ class Leader:
             before=self._before,
             invalid=states.count(TrialState.INVALID),
             failed=states.count(TrialState.FAILED),
-            why=f"{skipped} trials were left out: the money is spent (usd_max)." if skipped else "",
+            why=f"{skipped} trials were skipped: usd_max is reached." if skipped else "",
         )
 
     def _exchange(self) -> tuple[list[TrialErrand], list[TrialTaker]]:

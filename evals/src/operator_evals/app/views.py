@@ -213,7 +213,7 @@ def _open_existing(database: Path) -> AbstractContextManager[Database]:
     if not database.exists():
         raise NotFoundError(
             "There is no campaign yet.",
-            next_step="Begin with: operator eval run --subject SUBJECT --fault FAULT",
+            next_step="Start one with: operator eval run --subject SUBJECT --fault FAULT",
         )
     return open_database(database)
 

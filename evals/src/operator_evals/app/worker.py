@@ -128,15 +128,15 @@ def unpack_result(
     `named` is how that file is called from where the database lies.
     """
     if len(text) > FACTS_BYTES_MAX + 2 * LEDGER_BYTES_MAX:
-        raise RigError("What came back of the trial is too large.")
+        raise RigError("The result of the trial is too large.")
     try:
         parcel = from_json(_Parcel, json.loads(text))
         bundle = base64.b64decode(parcel.ledger, validate=True)
     except (ValueError, binascii.Error) as error:
-        raise RigError(f"What came back of the trial cannot be read: {error}.") from error
+        raise RigError(f"The result of the trial cannot be read: {error}.") from error
     facts = parcel.facts
     if (facts.campaign, facts.key, facts.scenario) != (campaign, planned.key, planned.scenario):
-        raise RigError(f"Another trial came back than was asked for: {facts.key!r}.")
+        raise RigError(f"The result is for another trial: {facts.key!r}.")
     if not bundle:
         return replace(facts, ledger="")
     ledger.parent.mkdir(parents=True, exist_ok=True)

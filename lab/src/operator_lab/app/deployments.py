@@ -150,7 +150,7 @@ def _find_record(app: App, subject: str, project: str | None) -> tuple[ComposeTa
         raise NotFoundError(
             f"No project {directory.name!r} of {subject!r} is deployed.",
             next_step=f"Deployed: {', '.join(there) or 'none'}. "
-            f"Begin with: operator deploy local up {subject}",
+            f"Start one with: operator deploy local up {subject}",
         )
     if record.spec.subject != subject:
         raise NotFoundError(

@@ -55,7 +55,7 @@ async def follow_logs(
     if is_stack(app.rig_directory(subject)):
         project = StackRig.attach(app.rig_directory(subject)).record().project
         raise UsageError(
-            "What containers say is followed by Docker itself.",
+            "Operator cannot follow the logs of containers.",
             next_step=f"Use: docker compose --project-name {project} logs --follow",
         )
     tails = [_Tail(name, log) for name, log in _logs(app, subject, target)]

@@ -154,7 +154,7 @@ class StoryFace:
         self._painter.line("", "", "", "")
         self._painter.line("", "", verdict, style)
         home = f"--home {shlex.quote(self._home)}"
-        chain = "whole" if ending.chain_whole else "DAMAGED"
+        chain = "intact" if ending.chain_whole else "DAMAGED"
         lines = [
             f"  time to detect   {_seconds(ending.detect_s)}",
             f"  time to repair   {_seconds(ending.repair_s)}  (from detection, until it answered)",
@@ -170,7 +170,7 @@ class StoryFace:
         for text in [
             *lines,
             "",
-            "Look further:",
+            "Next:",
             f"  {me} tickets show {number} {home}",
             f"  {me} audit show {run} {home}",
             f"  {me} audit verify {home}",

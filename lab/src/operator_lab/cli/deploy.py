@@ -65,7 +65,7 @@ def down(
     """Stop a stack."""
     from operator_lab.app.deployments import deploy_down
 
-    with open_home(context) as app, waiting("ending the containers"):
+    with open_home(context) as app, waiting("stopping the containers"):
         found = run_until_stopped(deploy_down(app, subject, project=project, volumes=volumes))
     if as_json:
         print_json({"subject": subject, "project": found, "down": True, "volumes": volumes})
@@ -86,7 +86,7 @@ def status(
     """List services with their state, container, image and ports."""
     from operator_lab.app.deployments import deploy_status
 
-    with open_home(context) as app, waiting("asking the engine"):
+    with open_home(context) as app, waiting("asking Docker"):
         view = run_until_stopped(deploy_status(app, subject, project=project))
     _show(view, as_json=as_json)
 
@@ -105,7 +105,7 @@ def logs(
     """Print the latest log lines of its services."""
     from operator_lab.app.deployments import deploy_logs
 
-    with open_home(context) as app, waiting("asking the engine"):
+    with open_home(context) as app, waiting("asking Docker"):
         output = run_until_stopped(
             deploy_logs(app, subject, service=service, lines=lines, project=project)
         )

@@ -63,7 +63,7 @@ def down(
         found = None
         if subject is not None or rigs_up(app):
             found = choose_rig(app, subject)
-            with waiting("ending the rig"):
+            with waiting("stopping the rig"):
                 run_until_stopped(rig_down(app, found))
     if as_json:
         print_json({"subject": found, "down": True})
@@ -127,7 +127,7 @@ def break_(
     if as_json:
         print_json({"subject": subject, "fault": fault, "target": hit})
     else:
-        print_lines([f"{fault}: {hit} was hit."])
+        print_lines([f"{fault}: injected into {hit}."])
 
 
 @app.command()

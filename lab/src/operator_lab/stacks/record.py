@@ -67,7 +67,7 @@ def prepare(
     if not _PROJECT.fullmatch(project):
         raise UsageError(
             f"{project[:80]!r} cannot be the name of a project.",
-            next_step="Use small letters, digits, '-' and '_', 63 at most.",
+            next_step="Use lowercase letters, digits, '-' and '_', 63 at most.",
         )
     values = _values(spec, ports, given or {})
     folder = directory / SECRETS_FOLDER
@@ -90,7 +90,7 @@ def prepare(
     except OSError as problem:
         raise RigError(
             f"The deployment cannot be made in {str(directory)!r}: {problem.strerror or problem}.",
-            next_step="Choose a directory that you may write, with --home.",
+            next_step="Choose a directory that you can write to, with --home.",
         ) from problem
     return record
 
@@ -114,7 +114,7 @@ def _values(spec: StackSpec, ports: Mapping[str, int], given: Mapping[str, str])
         values[name] = value
     for name, value in values.items():
         if _BAD.search(value) or len(value) > VALUE_CHARACTERS_MAX:
-            raise UsageError(f"{name} may not have this value.", next_step="Leave quotes out.")
+            raise UsageError(f"{name} may not have this value.", next_step="Remove the quotes.")
     taken = [values[name] for name in spec.ports]
     if twice := next((port for port in taken if taken.count(port) > 1), ""):
         raise UsageError(f"Two services want the port {twice}.", next_step="Give each its own.")

@@ -87,8 +87,8 @@ _STATES = {
     ServiceState.MISSING: RunState.EXITED,
 }
 _NEVER = {
-    Ability.LIMIT: "what a container may have is decided when it is made",
-    Ability.OCCUPY: "the ports of containers are held by the engine",
+    Ability.LIMIT: "the limits of a container are fixed when it is created",
+    Ability.OCCUPY: "Docker holds the ports of containers",
 }
 
 
@@ -453,8 +453,8 @@ async def raise_stack(
     """Start all of it and wait until it is well; on any failure nothing of it stays."""
     if (directory / MANIFEST_FILE).exists():
         raise RigError(
-            f"A rig of {spec.subject!r} is up already in {str(directory)!r}.",
-            next_step="Use it, or end it with: operator lab down",
+            f"A rig of {spec.subject!r} is already up in {str(directory)!r}.",
+            next_step="Use it, or stop it with: operator lab down",
         )
     compose = await find_compose()  # before anything is written
     project = project_of(spec.subject, directory)

@@ -125,7 +125,7 @@ async def find_compose(environ: Mapping[str, str] | None = None) -> Compose:
             next_step="Install it: https://docs.docker.com/engine/install/",
         )
     raise ComposeMissingError(
-        "Docker is here, and its plug-in 'compose' is not.", next_step=INSTALL
+        "Docker is installed, but its plug-in 'compose' is not.", next_step=INSTALL
     )
 
 
@@ -269,7 +269,7 @@ class ComposeTarget:
         )
         if finished.timed_out:
             raise RigError(
-                f"docker compose {words[0]} took longer than {timeout_s:g} s and was ended."
+                f"docker compose {words[0]} took longer than {timeout_s:g} s and was stopped."
             )
         if finished.exit_code != 0:
             await self._containers.reach()  # a missing engine is reported as everywhere

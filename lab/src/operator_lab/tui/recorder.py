@@ -81,6 +81,6 @@ def _create(path: Path) -> IO[str]:
     except OSError as problem:
         raise UsageError(
             f"The recording cannot be written to {str(path)!r}: {problem.strerror}.",
-            next_step="Name a file that is not there yet, in a folder that is.",
+            next_step="Name a new file in an existing folder.",
         ) from problem
     return os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace")

@@ -41,7 +41,7 @@ class Confinement:
     def __str__(self) -> str:
         """One line for people."""
         if self.writes is None:
-            return "Operator's own files are closed to it"
+            return "Operator's own files are hidden from it"
         parts = [f"writes {', '.join(self.writes)}" if self.writes else "writes nothing"]
         if self.hosts is None:
             parts.append("connects to any host")

@@ -12,7 +12,7 @@ from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.run import RunRecord
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.answers.texts import blocking_rule, collapse_marks, without_secrets
-from operator_sre.app.story import lines_of
+from operator_sre.app.story import lines_of, summarize_entry
 from operator_sre.contract import evidence
 from operator_sre.contract.accounts import (
     Denial,
@@ -89,7 +89,8 @@ def run_timeline(app: App, request: GetRunTimelineRequest) -> GetRunTimelineResp
             return collapse_marks(f"{entry.payload['state']}: {entry.payload['summary']}")
         if entry.kind is Kind.RUN_STARTED:
             return collapse_marks(f"{entry.payload['model']} starts")
-        return collapse_marks(" ".join([line.text for line in lines_of(entry)]))
+        text = " ".join([line.text for line in lines_of(entry)]) or summarize_entry(entry)
+        return collapse_marks(text)
 
     return timeline_of(facts_of(app, request.run_id), describe)
 

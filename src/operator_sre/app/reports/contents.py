@@ -94,7 +94,7 @@ def blocks_of(report: Report) -> tuple[Block, ...]:
     """The whole report, section by section."""
     facts = tuple(((Span(name, "strong"),), _line(text)) for name, text in facts_of(report))
     blocks: list[Block] = [
-        Heading(1, _line(f"Incident {report.ticket}: {report.title}")),
+        Heading(1, _line(f"Incident {report.ticket}: {report.headline}")),
         Table((), facts),
         _heading("Summary"),
         Paragraph(_line(" ".join(report.summary))),

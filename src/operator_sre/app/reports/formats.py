@@ -227,7 +227,7 @@ def as_html(report: Report) -> str:
                 parts.append(charts_of(report))
             case _:
                 assert_never(part)
-    title = f"Incident {report.ticket}: {report.title}"
+    title = f"Incident {report.ticket}: {report.headline}"
     return page(title, "\n".join(parts), style=style_of(), kind=report.state)
 
 

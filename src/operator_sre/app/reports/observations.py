@@ -16,7 +16,7 @@ from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_sre.app.reports.report import ReadingChange
 from operator_sre.app.subjects import Point, Series
 from operator_sre.codec import from_json
-from operator_sre.drawing import figure
+from operator_sre.drawing import figure, format_reading
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -119,7 +119,7 @@ def changes_of(
         calm = before.get((target, reading), [])
         if early and _has_moved(calm, broken):
             later = after.get((target, reading), [])
-            texts = _range(calm), _range(broken), _range(later[-1:])
+            texts = [_range(reading, values) for values in (calm, broken, later[-1:])]
             rank = targets.index(target) if target in targets else len(targets)
             is_figure = not any(isinstance(value, bool | str) for value in broken)
             found.append((rank, is_figure, reading, ReadingChange(target, reading, *texts)))
@@ -169,13 +169,13 @@ def _number(value: Value) -> float | None:
     return float(value) if value == value and abs(value) != float("inf") else None
 
 
-def _range(values: Sequence[Value]) -> str:
+def _range(reading: str, values: Sequence[Value]) -> str:
     """One figure, or the least and the most; the different words of a text."""
     if not values:
         return "-"
     numbers = _numbers(values)
     if len(numbers) == len(values):
-        low, high = figure(min(numbers)), figure(max(numbers))
+        low, high = (format_reading(reading, each(numbers)) for each in (min, max))
         return low if low == high else f"{low} to {high}"
     words = list(dict.fromkeys(figure(value) for value in values))
     return ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")

@@ -272,6 +272,11 @@ class Report:
         return self.understandings[-1] if self.understandings else None
 
     @property
+    def headline(self) -> str:
+        """The diagnosis, or what broke while there is none."""
+        return self.cause.diagnosis.summary.rstrip(".") if self.cause else self.title
+
+    @property
     def done(self) -> tuple[ReportedAction, ...]:
         """What was changed, or should have been."""
         return tuple(deed for deed in self.deeds if deed.changes)

@@ -190,7 +190,7 @@ async def follow_events(
     request: Request,
     after: Annotated[int, Query(ge=0, le=SEQ_MAX, description="Only entries after this one.")] = 0,
     last_event_id: Annotated[
-        str, Header(max_length=20, description="The same, from a browser that comes back.")
+        str, Header(max_length=20, description="The same, sent by a browser that reconnects.")
     ] = "",
 ) -> Response:
     """Every entry of the ledger behind one, and those to come, as server-sent events.
@@ -200,7 +200,7 @@ async def follow_events(
     the stream is revoked, its event `token_revoked` is the last one, and the stream ends.
     """
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
-        raise UsageError("Last-Event-ID is a sequence of the ledger.", next_step="Leave it out.")
+        raise UsageError("Last-Event-ID must be the number of an entry.", next_step="Leave it out.")
     feed: Feed = request.app.state.feed
     token: Token = request.scope["token"]
     mine = feed.listening[token.id] >= VIEWERS_OF_TOKEN_MAX

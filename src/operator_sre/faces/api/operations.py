@@ -47,10 +47,13 @@ T = TypeVar("T")
 LIMIT = 50
 LIMIT_MAX = 500
 CURSOR_MAX = 300
-Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Maximum number of rows.")]
 Cursor = Annotated[
     str,
-    Query(max_length=CURSOR_MAX, description="`next_cursor` of the page before, with its filter."),
+    Query(
+        max_length=CURSOR_MAX,
+        description="`next_cursor` of the previous page; keep the filter.",
+    ),
 ]
 
 
@@ -249,7 +252,7 @@ async def _check_version(home: App, route: Route, values: dict[str, Any], if_mat
     path = {name: values[name] for name in _IN_PATH.findall(route.path)}
     state = getattr(await ask(home, load(route.shown), **path), route.etag)
     if not if_match or if_match.strip() == "*":
-        words = "Say with If-Match what you have seen: the ETag that came with it."
+        words = "Send If-Match with the ETag of the version that you read."
         raise Refused(refuse(428, words))
     if if_match.strip() != etag_of(state):
         ((noun, name),) = path.items()

@@ -14,6 +14,7 @@ import typer
 
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app import audit as ledger
+from operator_sre.drawing import plural
 from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines
@@ -101,12 +102,10 @@ def verify_(
     if as_json:
         print_json({"whole": report.whole, "report": report})
     elif report.whole:
-        checkpoints = f"{report.checkpoints} checkpoints signed"
+        entries = plural(report.entries, "entry", "entries")
+        checkpoints = plural(report.checkpoints, "checkpoint")
         print_lines(
-            [
-                f"The ledger is intact: {report.entries} entries, {checkpoints},"
-                f" head {report.head[:16]}."
-            ]
+            [f"The ledger is intact: {entries}, {checkpoints} signed, head {report.head[:16]}."]
         )
     for damage in () if as_json else report.damages:
         print_lines([f"DAMAGED at entry {damage.seq}: {damage.kind}: {clean(damage.detail)}."])

@@ -71,7 +71,7 @@ EXTRAS = {"demo": "demo", "deploy": "lab", "eval": "evals", "lab": "lab"}
 SENTENCES = {
     "demo": "Start a real cluster, break it, and watch Operator repair it.",
     "init": "Create a project: settings, a policy and a first subject.",
-    "discover": "Find what runs on this machine, propose subjects, and write them after a yes.",
+    "discover": "Find what runs on this machine, and propose subjects to watch.",
     "doctor": "Check that this machine can run Operator.",
     "up": "Monitor subjects and work on tickets until stopped.",
     "monitor": "Check subjects and open tickets.",

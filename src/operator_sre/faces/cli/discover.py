@@ -28,18 +28,18 @@ def discover(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what runs on this machine, propose subjects, and write them after a yes.
+    """Find what runs on this machine, and propose subjects to watch.
 
     It reads listening sockets, processes, systemd units, containers and configuration files, and
-    asks each server once in its own protocol. It changes nothing on them. The subjects are written
-    to operator.toml in mode observe; with --json nothing is written unless you add --yes.
+    asks each server once in its own protocol. It changes nothing on them. After you confirm, it
+    writes the subjects to operator.toml in mode observe. With --json, confirm with --yes.
     """
     from operator_sre.app.discovery import discover as look_around
     from operator_sre.app.discovery import write_subjects
     from operator_sre.app.wiring import look_at_app
 
     config = config_of(context)
-    with look_at_app(config) as app, waiting("looking around"):
+    with look_at_app(config) as app, waiting("searching this machine"):
         found = run_until_stopped(look_around(app, ports=port or ()))
     if not as_json:
         _show(found)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from operator_protocols.errors import UsageError
+from operator_sre.drawing import plural
 from operator_sre.faces.cli.noun import arrange, noun_of, show
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
@@ -88,7 +89,7 @@ def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOptio
     if as_json:
         print_json({"pattern": pattern})
         return
-    origin = "learned" if pattern.learned else f"made by {pattern.made_by}"
+    origin = "learned" if pattern.learned else f"created by {pattern.made_by}"
     rate = "-" if pattern.success_rate is None else f"{pattern.success_rate:.0%}"
     print_lines(
         [f"{pattern.name}: {pattern.category}, {origin}, {pattern.uses} uses, success {rate}"]
@@ -125,7 +126,7 @@ def create_(
     if as_json:
         print_json({"pattern": made})
     else:
-        print_lines([f"Created pattern {made.name!r} with {len(made.lines)} lines."])
+        print_lines([f"Created pattern {made.name!r} with {plural(len(made.lines), 'line')}."])
 
 
 @patterns.command("use")

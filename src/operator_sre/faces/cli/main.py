@@ -39,7 +39,7 @@ def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.T
     named = [noun for noun in NOUNS if noun in words]
     for noun in named or NOUNS:
         if outline and not named and noun in SENTENCES:
-            app.command(noun, help=SENTENCES[noun])(_nothing)
+            app.command(noun, cls=Verb, help=SENTENCES[noun])(_nothing)
             continue
         try:
             module = import_module(NOUNS[noun])
@@ -81,6 +81,7 @@ def _add_missing(app: typer.Typer, noun: str) -> None:
 
     app.command(
         noun,
+        cls=Verb,
         help=SENTENCES[noun],
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_sre.drawing import plural
 from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
@@ -41,12 +42,12 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
             "-"
             if model.prices is None
             else f"{model.prices['input']:g}/{model.prices['output']:g}",
-            f"{model.today.tokens} tokens, {model.today.usd:.4f} $",
+            f"{model.today.tokens:,} tokens, ${model.today.usd:.2f}",
             model.use or "-",
         )
         for model in found
     ]
-    head = ("name", "provider", "model", "host", "key", "$ per million in/out", "today", "use")
+    head = ("name", "provider", "model", "host", "key", "$/million in/out", "today", "use")
     print_table(head, rows)
 
 
@@ -69,7 +70,7 @@ def try_(
         print_lines([f"{tried.name}: {clean(tried.problem)}"])
     else:
         spent, how = tried.spent, f" ({tried.how})" if tried.how else ""
-        cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, {spent.usd:.4f} $"
+        cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, ${spent.usd:.4f}"
         print_lines([f"{tried.name}: answered in {tried.seconds:.2f} s, {cost}; tools work{how}."])
     raise typer.Exit(1 if tried.problem else 0)
 
@@ -96,7 +97,7 @@ def transcript(
     elif file is None:
         typer.echo(script_of(answers), nl=False)
     else:
-        print_lines([f"{len(answers)} answers written to {file}."])
+        print_lines([f"{plural(len(answers), 'answer')} written to {file}."])
 
 
 def _write(file: Path, text: str) -> None:

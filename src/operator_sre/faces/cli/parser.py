@@ -38,6 +38,11 @@ class Verb(TyperCommand):
     an empty one would be the current directory.
     """
 
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """The whole first sentence: the list of commands wraps it, and never cuts it."""
+        paragraph = " ".join((self.help or "").split("\n\n")[0].split())
+        return f"{paragraph.partition('. ')[0].rstrip('.')}." if paragraph else ""
+
     # The context is of a private type of Typer's.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words, and refuse empty values."""

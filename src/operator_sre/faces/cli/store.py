@@ -66,9 +66,7 @@ def rebuild(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"differences": differences})
     else:
-        print_lines(
-            _describe(differences) or ["Everything follows from the ledger; no difference."]
-        )
+        print_lines(_describe(differences) or ["All tables match the ledger."])
 
 
 @app.command()
@@ -277,7 +275,7 @@ def _say_purged(plan: PurgePlan, seq: int | None, *, as_json: bool, gone: bool =
 def _ask_for_number(plan: PurgePlan) -> bool:
     """Ask a person to type the number."""
     amount = f"{plan.entries} entries of {len(plan.tickets)} tickets, {_size(plan.size_bytes)}"
-    sys.stderr.write(f"operator: This takes away for good: {amount}, {plan.first} to {plan.last}.")
+    sys.stderr.write(f"operator: This deletes permanently: {amount}, {plan.first} to {plan.last}.")
     sys.stderr.write(f"\nType {plan.entries} to purge them: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() == str(plan.entries):

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["app", "init", "print_history", "print_spells", "sparkline", "try_out"]
 
 _WAYS = {
-    "runs": "runs by itself",
+    "runs": "runs without approval",
     "asks": "needs approval",
-    "proposes": "is only proposed",
+    "proposes": "proposed only",
     "held": "does not run now",
     "never": "never runs",
 }
@@ -48,7 +48,7 @@ def init(
         [
             clean(f"wrote   {written.file}"),
             clean(f"added   [subjects.{written.name}] to {written.config}"),
-            "next    say in it what your system is, then try it:",
+            "next    describe your system in it, then test it:",
             clean(f"        operator subjects test {Path(written.file).name}"),
         ]
     )
@@ -66,7 +66,7 @@ def try_out(
     """
     from operator_sre.app.description import try_description
 
-    with waiting("asking every probe"):
+    with waiting("running every probe"):
         trial = run_until_stopped(try_description(config_of(context), file))
     if as_json:
         print_json({"trial": trial})
@@ -78,7 +78,7 @@ def try_out(
         ]
         print_table(("target", "reading", "value"), rows)
         for target, problem in trial.problems:
-            print_lines([clean(f"{target} cannot be seen: {problem}")])
+            print_lines([clean(f"{target} cannot be observed: {problem}")])
         print_lines([""])
         found = sorted(trial.findings, key=lambda finding: -finding.health.rank)
         rows = [
@@ -99,7 +99,7 @@ def try_out(
                 )
                 for tool in trial.levers
             ]
-            head = ("lever", "at", "risk", "now it", "in mode execute it", "it does")
+            head = ("lever", "at", "risk", "now", "in mode execute", "what it does")
             print_table(head, rows)
         print_lines(["", clean(f"{trial.subject} is {trial.health}.")])
     raise typer.Exit(0 if trial.health == "healthy" else 1)
@@ -133,7 +133,7 @@ def print_history(view: HistoryView) -> None:
         )
         for series in view.series
     ]
-    print_table(("target", "reading", "over time", "least / last / most"), rows)
+    print_table(("target", "reading", "over time", "min / last / max"), rows)
     if view.left_out:
         print_lines([f"{view.left_out} more series; filter with --target and --reading."])
 
@@ -251,7 +251,7 @@ def observe_(
     """Observe subjects once and print every reading. Stores nothing."""
     from operator_sre.app.subjects import observe_subject
 
-    with open_home(context) as app, waiting("looking"):
+    with open_home(context) as app, waiting("checking"):
         found = run_until_stopped(observe_subject(app, names or []))
     if as_json:
         print_json({"observations": found})
@@ -287,7 +287,7 @@ def check_(
     from operator_protocols.domain.health import Health, worst
     from operator_sre.app.subjects import check_subject
 
-    with open_home(context) as app, waiting("looking"):
+    with open_home(context) as app, waiting("checking"):
         found = run_until_stopped(check_subject(app, names or []))
     health = worst(finding.health for check in found for finding in check.findings)
     if as_json:
@@ -357,20 +357,20 @@ def _show(view: SubjectView) -> None:
         )
         for target in view.targets
     ]
-    print_table(("target", "kind", "at", "health", "needs"), rows)
+    print_table(("target", "kind", "at", "health", "depends on"), rows)
     print_lines([""])
     rows = [
         (invariant.name, invariant.severity, f"{invariant.grace_s:g} s", invariant.sentence)
         for invariant in view.invariants
     ]
-    print_table(("invariant", "severity", "grace", "it says"), rows)
+    print_table(("invariant", "severity", "grace", "what must hold"), rows)
     if view.tools:
         print_lines([""])
         rows = [(tool.name, tool.risk, tool.sentence) for tool in view.tools]
-        print_table(("tool", "risk", "it does"), rows)
+        print_table(("tool", "risk", "what it does"), rows)
     if view.faults:
         print_lines([""])
         rows = [(fault.name, ", ".join(fault.breaks), fault.sentence) for fault in view.faults]
-        print_table(("fault", "breaks", "in the lab"), rows)
+        print_table(("fault", "breaks", "what happens"), rows)
     if view.notes:
-        print_lines(["", clean(view.notes)])
+        print_lines(["", *(clean(line) for line in view.notes.splitlines())])

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from operator_sre.drawing import plural
 from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
@@ -25,9 +26,17 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"telemetry": found})
         return
-    print_lines([clean(f"Traces go to {found.endpoint}." if found.endpoint else "Off.")])
-    counts = f"{found.sent} spans sent, {found.dropped} dropped"
-    counts += f"; {found.behind} entries not processed yet."
+    print_lines(
+        [
+            clean(
+                f"Traces go to {found.endpoint}."
+                if found.endpoint
+                else "Traces are off: otlp_endpoint is not set."
+            )
+        ]
+    )
+    counts = f"{plural(found.sent, 'span')} sent, {found.dropped} dropped"
+    counts += f"; {plural(found.behind, 'entry', 'entries')} not processed yet."
     print_lines([counts, *([clean(f"Not sent now: {found.problem}.")] if found.problem else [])])
 
 

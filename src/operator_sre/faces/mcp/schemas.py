@@ -104,7 +104,11 @@ class RecommendPatch(Asked, frozen=True):
         ),
     ]
     risk_level: Annotated[
-        str, msgspec.Meta(pattern="^(|low|medium|high)$", description="high: it is meant wide.")
+        str,
+        msgspec.Meta(
+            pattern="^(|low|medium|high)$",
+            description="Set to high to allow broad or private access.",
+        ),
     ] = ""
 
 
@@ -142,15 +146,20 @@ class ProposeAction(Asked, frozen=True):
         str, msgspec.Meta(min_length=1, max_length=20_000, description="One command line.")
     ]
     reasoning: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=4000, description="Why; people read it.")
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=4000,
+            description="The reason, shown to the people who approve it.",
+        ),
     ]
-    expected: Annotated[
-        str, msgspec.Meta(max_length=4000, description="What should be different after it.")
-    ] = ""
+    expected: Annotated[str, msgspec.Meta(max_length=4000, description="The expected effect.")] = ""
     subject: Annotated[
         str, msgspec.Meta(max_length=200, description="The subject; empty for this machine.")
     ] = ""
-    target: Annotated[str, msgspec.Meta(max_length=200, description="Which part of it.")] = ""
+    target: Annotated[
+        str, msgspec.Meta(max_length=200, description="The target within the subject.")
+    ] = ""
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] = "/"
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_S_MAX)] = 120.0
     urgency: Annotated[
@@ -192,7 +201,7 @@ def read(kind: type[Any], given: object) -> Any:
     except (msgspec.ValidationError, ValueError) as error:
         known = ", ".join(kind.__struct_fields__) or "none"
         raise UsageError(
-            f"The arguments are not as they should be: {str(error)[:300]}.",
+            f"Invalid arguments: {str(error)[:300]}.",
             next_step=f"Arguments: {known}.",
         ) from None
 

@@ -47,12 +47,12 @@ def application(receiver: Receiver) -> Starlette:
 
     async def unknown(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 500)
-        sentence = "That method is not known here." if status == 405 else "There is nothing here."
+        sentence = "Method not allowed." if status == 405 else "Not found."
         return _response(_wrong(status, f"{sentence} Alerts are sent by POST to /alerts/NAME."))
 
     async def broken(request: Request, error: Exception) -> Response:
         category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
-        message = "Something unexpected happened; send it again."
+        message = "Internal error. Send the alert again."
         return _response(refused_answer(500, category, message, NextAction.RERUN))
 
     return Starlette(
@@ -80,7 +80,7 @@ async def _body(request: Request) -> bytes | Answer:
                 if len(body) > BODY_BYTES_MAX:
                     return too_much
     except (TimeoutError, ClientDisconnect):
-        return _wrong(408, "The body did not come in time.")
+        return _wrong(408, "Timeout while reading the request body.")
     return bytes(body)
 
 
@@ -104,7 +104,9 @@ def listener_of(text: str) -> Listener:
     """The host and the port of `127.0.0.1:9094` or `[::1]:9094`."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise UsageError(f"{text!r} is not an address.", next_step="Write it as 127.0.0.1:9094.")
+        raise UsageError(
+            f"{text!r} is not a valid address.", next_step="Write it as 127.0.0.1:9094."
+        )
     return Listener(host.strip("[]"), int(port))
 
 

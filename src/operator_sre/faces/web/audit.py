@@ -28,7 +28,7 @@ from operator_sre.app.audit import (
     verify_ledger,
 )
 from operator_sre.app.history import search_entries
-from operator_sre.app.story import brief_of, lines_of
+from operator_sre.app.story import lines_of, summarize_entry
 from operator_sre.codec import to_json
 from operator_sre.faces.web.responses import download, home_of, page, part, redirect, session_of
 from operator_sre.faces.web.routes import SEQ_MAX, does, pages_of, router_of, shows
@@ -42,8 +42,6 @@ ENTRIES_MAX = 60
 CLOSE_S_MAX = 10.0
 CHUNK_BYTES = 64 * 1024
 # A longer value is a digest or a document; the page of the entry has all of it.
-FACT_MAX = 60
-FACTS_MAX = 6
 PLACE = "/audit"
 BUNDLE = "bundle"
 MEDIA = {
@@ -254,30 +252,4 @@ def _row(entry: Entry) -> _Row:
     line = next(iter(lines_of(entry)), None)
     if line is not None:
         return _Row(entry, line.text, line.tone)
-    return _Row(entry, _summarize(entry), quiet=True)
-
-
-def _summarize(entry: Entry) -> str:
-    """What an entry holds, in few words: its command, its text, or its short facts."""
-    held = entry.payload
-    action = held.get("action")
-    if isinstance(action, Mapping) and {"tool", "arguments"} <= action.keys():
-        return brief_of(action)
-    if isinstance(held.get("text"), str):
-        return str(held["text"])
-    if isinstance(held.get("findings"), list | tuple):
-        broken = sum(finding.get("health") == "broken" for finding in held["findings"])
-        return f"check: {broken} of {len(held['findings'])} findings broken"
-    return ", ".join([*_facts(held)][:FACTS_MAX])
-
-
-def _facts(held: Mapping[str, Any], deep: int = 3) -> Iterator[str]:
-    """The short values of a document, down to so deep; no moments, and nothing empty."""
-    for name, value in held.items():
-        if isinstance(value, Mapping) and deep:
-            yield from _facts(value, deep - 1)
-        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        if not isinstance(text, str | int) or not text or name.endswith("_at"):
-            continue
-        if len(str(text)) <= FACT_MAX:
-            yield name if text is True else f"{name}: {text}"
+    return _Row(entry, summarize_entry(entry), quiet=True)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from operator_sre.drawing import figure, span, visible
+from operator_sre.drawing import format_reading, span, visible
 
 __all__ = ["bar", "spark"]
 
@@ -23,10 +23,11 @@ def spark(name: str, values: Sequence[float | None]) -> Markup:
     """A sparkline of a reading; a shade where it is unknown."""
     known = [value for value in values if value is not None]
     if known:
-        ends = f"between {figure(min(known))} and {figure(max(known))}"
-        label = f"{name}: {figure(known[-1])}, {ends}"
+        ends = (known[-1], min(known), max(known))
+        newest, least, most = (format_reading(name, value) for value in ends)
+        label = f"{name}: {newest}, between {least} and {most}"
     else:
-        label = f"{name}: nothing was seen" if name else "nothing was seen"
+        label = f"{name}: not observed" if name else "not observed"
     step = WIDTH / max(1, len(values) - 1)
     low, high = min(known, default=0.0), max(known, default=0.0)
 

@@ -11,6 +11,7 @@ from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
 from operator_sre.app.confirmations import cross
 from operator_sre.app.restraints import switch_asked, switch_on, switch_state
+from operator_sre.drawing import plural
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.responses import home_of, page, redirect
 from operator_sre.faces.web.routes import does, router_of, shows
@@ -44,11 +45,12 @@ async def engage(request: Request) -> Response:
     if form.text("word", most=16).lower() != WORD:
         raise UsageError("Nothing was stopped.", next_step=f"Type {WORD!r} to confirm.")
     stopped = await switch_on(home_of(request), reason=reason)
-    ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
+    ended = plural(len(stopped.processes), "process", "processes")
+    cancelled = plural(len(stopped.pending_proposals), "request")
     partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
     text = (
-        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} processes ended,"
-        f" {cancelled} requests cancelled.{partly}"
+        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} stopped,"
+        f" {cancelled} cancelled.{partly}"
     )
     return redirect(request, text, to=PLACE)
 

@@ -24,6 +24,7 @@ from operator_sre.app.reports import Report, as_html, as_markdown, report_of
 from operator_sre.app.reports.formats import charts_of
 from operator_sre.app.reports.report import Break, permission_of, result_of
 from operator_sre.app.story import hypotheses_of
+from operator_sre.app.ticket_brief import TicketBrief, brief_ticket
 from operator_sre.app.ticket_page import FoldedFindings, Section, fold_findings, headline_of
 from operator_sre.app.tickets import end_of_ticket, list_tickets, move_ticket, resolve_ticket
 from operator_sre.codec import to_json
@@ -127,6 +128,7 @@ class Dossier:
     ticket: Ticket
     report: Report
     weighings: tuple[Weighing, ...]
+    brief: TicketBrief
     calls: frozenset[int] = frozenset()
     unavailable: tuple[Trouble, ...] = ()
 
@@ -211,6 +213,7 @@ class Dossiers:
                 ticket,
                 report,
                 weighings_of(entries),
+                brief_ticket(ticket, entries),
                 frozenset(entry.seq for entry in entries if entry.kind is Kind.TOOL_CALL),
                 tuple(
                     trouble
@@ -356,6 +359,7 @@ def _state_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
     return {
         "ticket": ticket,
         "headline": headline_of(ticket, cause.diagnosis if cause else None),
+        "reason": dossier.brief.explain_state(ticket.reason),
         "paused": paused,
         "moves": moves_for(ticket, paused=paused),
         "report": dossier.report,
@@ -391,6 +395,7 @@ _PARTS: dict[Part, Callable[[App, Dossier], Mapping[str, Any]]] = {
         "exact": exact,
         "back": f"{PLACE}/{dossier.ticket.id}",
         "ticket": dossier.ticket,
+        "brief": dossier.brief,
     },
     Part.EVIDENCE: _evidence_facts,
     Part.COMMANDS: _command_facts,

@@ -166,7 +166,7 @@ def _data_faults() -> tuple[Fault, Fault]:
         return "" if len(set(hashes.values())) == 1 else f"{hashes} are not the same"
 
     damaged = "The data directory of one member is damaged, and it does not start."
-    diverged = "One member holds another value of one key than the rest."
+    diverged = "One member has a different value for one key than the other members."
     return (
         Fault("data_damaged", damaged, KIND, ("member_down",), damage, rejoin, differ),
         Fault("member_diverged", diverged, KIND, ("members_agree",), diverge, rejoin, differ),
@@ -210,7 +210,7 @@ def _configuration_drift() -> Fault:
         running = str(quotas[scene.target.name])
         return "" if written == running else f"its file says {written}, and it runs with {running}"
 
-    sentence = "One member was started with another quota than the others."
+    sentence = "One member was started with a different quota than the others."
     breaks = ("settings_agree",)
     return Fault("configuration_drift", sentence, KIND, breaks, inject, heal, oracle)
 
@@ -308,8 +308,8 @@ def _space_faults() -> tuple[Fault, Fault]:
         ratio = await ClusterScene(scene).quota_ratio("dbSizeInUse")
         return "" if ratio < HISTORY_RATIO_MAX else f"{ratio:.0%} of the quota are in use"
 
-    used_up = "The history of a few keys has used the quota of the database up."
-    kept = "The history of a few keys is kept and takes a good part of the quota."
+    used_up = "The history of a few keys has used up the database quota."
+    kept = "The history of a few keys is not compacted and takes a large part of the quota."
     breaks = ("alarm_raised", "database_near_quota", "slow_write", "compaction_lag")
     return (
         Fault("quota_reached", used_up, KIND, breaks, reach_quota, free, lacks_room),

@@ -190,7 +190,7 @@ def _role_faults() -> tuple[Fault, Fault, Fault]:
     )
     wrong_credential = Fault(
         "wrong_credential",
-        "The role of the replica has another password than the replica knows.",
+        "The password of the replication role was changed, and the replica has the old one.",
         "server",
         DETACHED,
         change_password,
@@ -244,7 +244,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _inside(
         "replay_conflict",
-        "A long reader on the replica holds what the replay has to change.",
+        "A long query on the replica blocks the replay.",
         ("replication_lag", "long_transaction"),
         job="report",
         sessions=(
@@ -283,7 +283,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _inside(
         "lock_contention",
-        "An application holds a lock on a table that everybody writes to.",
+        "An application holds a lock on a table that all applications write to.",
         ("locks_waiting", "long_transaction"),
         job="invoices",
         sessions=(
@@ -305,7 +305,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _inside(
         "idle_in_transaction",
-        "An application began a transaction and does nothing in it.",
+        "An application has opened a transaction and is idle in it.",
         ("idle_in_transaction",),
         job="reminders",
         sessions=(
@@ -336,13 +336,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _by_setting(
         "bad_configuration",
-        "A setting that makes no sense is written into the file, and the file is loaded.",
+        "An invalid setting is written to the configuration file, and the file is reloaded.",
         "bad_configuration",
         "work_mem = '9 parsecs'",
     ),
     _by_setting(
         "configuration_drift",
-        "A setting is written into the file that is not loaded.",
+        "A setting is changed in the configuration file but not reloaded.",
         "settings_not_loaded",
         "work_mem = '9MB'",
         loaded=False,
@@ -350,7 +350,7 @@ FAULTS: tuple[Fault, ...] = (
     # Who has restarted it has brought the setting into effect, and it may stay.
     _by_setting(
         "restart_pending",
-        "A setting is changed that only a restart brings into effect.",
+        "A setting that needs a restart is changed.",
         "settings_pending_restart",
         "shared_buffers = '20MB'",
         stays=True,
@@ -369,7 +369,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _inside(
         "vacuum_off",
-        "A table is not vacuumed any more, and many of its rows have died.",
+        "A table is no longer vacuumed, and many of its rows are dead.",
         ("dead_tuples",),
         inject=(
             "ALTER TABLE accounts SET (autovacuum_enabled = false)",

@@ -443,7 +443,7 @@ FAULTS: tuple[Fault, ...] = (
     _nodes_kill(),
     _node_configuration(
         "node_limits",
-        "One node has another default limit than the others.",
+        "One node has a different default limit than the others.",
         {"default_limit": OTHER_LIMIT},
         ("limits_differ",),
     ),

@@ -288,17 +288,17 @@ PD_FAULTS: tuple[Fault, ...] = (
     _aim_at_pd(
         kill_fault("pd_leader_kill", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
-        sentence="The member of PD that leads is killed.",
+        sentence="The PD leader is killed.",
     ),
     _aim_at_pd(
         pause_fault("pd_leader_pause", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
-        sentence="The member of PD that leads is frozen.",
+        sentence="The PD leader is frozen.",
     ),
     _aim_at_pd(
         kill_fault("pd_member_kill", PD, breaks=("pd_member_down",)),
         leads=False,
-        sentence="A member of PD that does not lead is killed.",
+        sentence="A PD member that is not the leader is killed.",
     ),
     # Members that are lost may have to be replaced by force, which is for people to decide.
     replace(

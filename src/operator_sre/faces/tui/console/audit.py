@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from operator_protocols.errors import OperatorError
 from operator_sre.codec import to_json
+from operator_sre.drawing import plural
 from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
@@ -178,12 +179,13 @@ class AuditPage(Page):
         else:
             if report.whole:
                 text = Text(
-                    f"✓ The ledger is intact: {report.entries} entries, {report.checkpoints}"
-                    f" checkpoints signed, head {report.head[:16]}.",
+                    f"✓ The ledger is intact: {plural(report.entries, 'entry', 'entries')},"
+                    f" {plural(report.checkpoints, 'checkpoint')} signed,"
+                    f" head {report.head[:16]}.",
                     "green",
                 )
             else:
-                text = Text(f"✗ DAMAGED in {len(report.damages)} places", "bold red")
+                text = Text(f"✗ DAMAGED in {plural(len(report.damages), 'place')}", "bold red")
                 text.append("; record the damage with: operator audit verify\n")
                 for damage in report.damages[:DAMAGES_MAX]:
                     place = f"  entry {damage.seq}: {damage.kind}: {damage.detail}"

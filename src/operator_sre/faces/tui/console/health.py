@@ -8,6 +8,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 
 from operator_sre.app.ticket_page import fold_findings, reason_listed
+from operator_sre.drawing import plural
 from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
@@ -104,7 +105,7 @@ class HealthPage(Page):
             text.append(f"{cell.text[:1]} {clean(target.name)}  ", cell.style)
         text.append("\n\n")
         watchers = f"by {', '.join(subject.watchers)}" if subject.watchers else "by no monitor"
-        missed = f", {subject.missed} checks missed" if subject.missed else ""
+        missed = f", {plural(subject.missed, 'check')} missed" if subject.missed else ""
         pairs = [("watched", f"{watchers}, every {subject.interval_s:g} s{missed}")]
         pairs.append(("problem", subject.problem))
         folded = fold_findings(subject.troubles)

@@ -8,6 +8,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from operator_sre.drawing import plural
 from operator_sre.faces.tui.console.question import Question
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class SwitchQuestion(Question):
             partly = len(stopped.partly_run)
             self.console_app.say(
                 f"The kill switch is on, after {stopped.took_s:.2f} s:"
-                f" {len(stopped.processes)} processes stopped,"
-                f" {len(stopped.pending_proposals)} requests cancelled."
+                f" {plural(len(stopped.processes), 'process', 'processes')} stopped,"
+                f" {plural(len(stopped.pending_proposals), 'request')} cancelled."
                 + (f" {partly} may have partly run." if partly else "")
             )
         return stopped is not None

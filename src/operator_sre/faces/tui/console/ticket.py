@@ -136,7 +136,7 @@ MOVES: tuple[tuple[str, str], ...] = (
     (MoveKind.SNOOZE, "snooze: hold it until a time"),
     (MoveKind.UNHOLD, "unhold: let agents work on it again"),
     (MoveKind.ASSIGN, "assign: set the person responsible"),
-    (MoveKind.ESCALATE, "escalate: hand it to people"),
+    (MoveKind.ESCALATE, "escalate: give it to people"),
     (RESOLVE, "resolve: check the subject, and close it with proof"),
     (MoveKind.CLOSE, "close: close it without proof"),
     (MoveKind.REOPEN, "reopen: let agents work on it again from the start"),
