@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import ConfigError
+from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from tests.contract.servers import http, says, serving, unused_port
 from tests.every import every
