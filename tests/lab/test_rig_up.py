@@ -134,7 +134,7 @@ _SLOW = (sys.executable, "-c", "import time; print('warming up'); time.sleep(300
 @pytest.mark.parametrize(
     ("broken", "why", "owned"),
     [
-        (replace(NODE, argv=_SAYS_WHY), "ended while .* 'the licence has run out'", True),
+        (replace(NODE, argv=_SAYS_WHY), "exited during startup.* 'the licence has run out'", True),
         (replace(NODE, argv=("no-such-command",)), "no-such-command", False),
         (replace(NODE, argv=_SLOW, ready_s_max=0.5), "within 0.5 s; .* 'warming up'", False),
         (replace(NODE, ready_path="/broken", ready_s_max=0.5), "not answer within 0.5 s", True),
