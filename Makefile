@@ -17,7 +17,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon docker.io fish
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test quick check lint style test-system test-crash test-faults test-slow \
+.PHONY: help demo extras test quick check lint style test-system test-crash test-faults test-slow \
 	repeat size voice tables gallery dist lock clean
 
 # Another project's Python settings must not reach into this one.
@@ -49,6 +49,7 @@ fit = { found=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2
 
 help:
 	@echo 'make demo         a real cluster breaks; Operator finds, repairs, proves (ARGS=--plain)'
+	@echo 'make extras       install every extra into .venv: etcd, PostgreSQL, the web console ...'
 	@echo 'make test         every check and test; few that need Docker (ARGS="-k ledger" chooses)'
 	@echo 'make quick        style, and the tests near what has changed (a minute; BASE=main)'
 	@echo 'make check        style, types, layers and tidiness only'
@@ -69,6 +70,9 @@ help:
 demo:
 	@$(call ready,demo)
 	@.venv/bin/operator demo $(AUTO) $(ARGS)
+
+extras:
+	@$(call ready,all)
 
 # What takes a moment; types take longer, and are checked while the tests run.
 style:

@@ -133,7 +133,7 @@ async def test_compose_is_found_as_a_plugin_first_and_gets_no_secrets(
 async def test_settings_that_make_no_sense_are_refused_first(app: App, programs: Programs) -> None:
     programs(docker="echo 2.40.3")
     cases = (
-        (["GRAFANA_PORT"], "is no setting"),
+        (["GRAFANA_PORT"], "is not a setting"),
         (["NOBODY=1"], "has no setting 'NOBODY'"),
         (["GRAFANA_PORT=http"], "must be a port"),
         (["GRAFANA_PORT=0"], "must be a port"),

@@ -144,7 +144,7 @@ def test_everybody_may_turn_it_on_and_an_admin_off(
     monkeypatch.setattr(App, "permissions", roles)
     with opened(tmp_path, SUBJECTS) as app:
         asyncio.run(switch_on(app, reason=""))
-        with pytest.raises(AuthorityError, match="'eve' is no admin"):
+        with pytest.raises(AuthorityError, match="'eve' is not an admin"):
             asyncio.run(switch_off(app, reason=""))
         with pytest.raises(AuthorityError, match="may not set a mode"):
             asyncio.run(set_modes(app, Mode.EXECUTE, [], reason=""))

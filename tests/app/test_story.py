@@ -10,7 +10,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.run import Answer, Escalate, Finish
 from operator_protocols.domain.verdict import Mode
-from operator_sre.app.story import Line, lines_of
+from operator_sre.app.story import Line, lines_of, summarize_entry
 from tests.contract.clock import NOON
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 
@@ -51,6 +51,14 @@ async def test_what_is_only_book_keeping_is_not_told(tmp_path: Path) -> None:
         for line in lines:
             assert line.text
             assert line.tone in {"plain", "good", "warn", "bad", "strong"}
+
+
+async def test_an_entry_without_a_sentence_is_summarized(tmp_path: Path) -> None:
+    entries = await _journey(tmp_path)
+    commands = [summarize_entry(entry) for entry in entries if entry.kind is Kind.TOOL_CALL]
+    assert commands == ["uname -s", "mend(target=node-1)"]
+    checks = [summarize_entry(entry) for entry in entries if entry.kind is Kind.OBSERVED]
+    assert all("findings broken" in check for check in checks)
 
 
 def _told(entries: list[Entry], kind: Kind) -> list[Line]:

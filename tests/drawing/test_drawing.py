@@ -13,6 +13,7 @@ from operator_sre.drawing import (
     charts,
     escape_text,
     figure,
+    format_reading,
     page,
     plural,
     policy_of,
@@ -112,3 +113,21 @@ def test_every_text_is_escaped_on_its_way_into_an_element() -> None:
     assert heading(2, text("<b>")) == "<h2>&lt;b&gt;</h2>"
     assert link('/?"', text("a&b")) == '<a href="/?&quot;">a&amp;b</a>'
     assert block("\x1b[1m<i>\n") == "<pre>\\x1b[1m&lt;i&gt;\n</pre>"
+
+
+def test_a_reading_has_the_unit_of_its_name() -> None:
+    shown = {
+        "db_bytes": (309_764_096, "295 MB"),
+        "quorum_lost_s": (38.9, "39 s"),
+        "p99_ms": (1051.6, "1.1 s"),
+        "client_errors_per_s": (1.5, "1.5/s"),
+        "quota_ratio": (0.25, "25 %"),
+        "used_percent": (91, "91 %"),
+        "voters": (3, "3"),
+        "lag_s": (None, "-"),
+        "behind_s": (-1.0, "-1"),
+        "reachable": (True, "yes"),
+    }
+    assert {name: format_reading(name, value) for name, (value, _) in shown.items()} == {
+        name: text for name, (_, text) in shown.items()
+    }

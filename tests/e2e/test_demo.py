@@ -139,7 +139,7 @@ def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(piped: Piped) -
     assert "The ticket was resolved with a proof." in text
     for figure in ("time to detect", "time to repair", "time to proof"):
         assert re.search(rf"{figure} +[0-9.]+ s", text)
-    assert "chain whole" in text
+    assert "chain intact" in text
 
 
 def test_the_commands_it_names_at_its_end_work(piped: Piped) -> None:

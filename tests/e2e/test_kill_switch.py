@@ -75,7 +75,7 @@ def test_it_reports_what_it_stopped_and_twice_is_harmless(
     again = home.run("kill-switch", "on")
     assert again.code == 0
     assert again.out.startswith("The kill switch is on, after ")
-    assert "processes ended: none" in again.out
+    assert "processes stopped: none" in again.out
     assert len(home.entries(Kind.KILL_SWITCH_ON)) == 1
 
 

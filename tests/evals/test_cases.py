@@ -169,7 +169,7 @@ def test_what_is_no_case_is_one_sentence(tmp_path: Path) -> None:
         ("", "app/ads", CACHE, "no root_cause"),
         ("a cause\x1b[31m", "app/ads", CACHE, "no root_cause"),
         ("cause", "", CACHE, "no fault_object"),
-        ("cause", "app/ads", [], "no table of answers"),
+        ("cause", "app/ads", [], "not a table of answers"),
         ("cause", "app/ads", {"GetAlerts:{": "x"}, "an answer to nothing"),
         ("cause", "app/ads", {'GetAlerts:{"a":{"b":1}}': "x"}, "an answer to nothing"),
     ]

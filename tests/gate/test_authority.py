@@ -53,7 +53,7 @@ def test_who_may_approve_what(person: str, risk: Risk, why: str) -> None:
 def test_only_an_admin_undoes_what_holds_for_everybody() -> None:
     assert PEOPLE.may_administer("anna", "revoke a rule") == ""
     assert PEOPLE.may_administer("paul", "revoke a rule") == (
-        "'paul' is no admin and may not revoke a rule."
+        "'paul' is not an admin and may not revoke a rule."
     )
 
 

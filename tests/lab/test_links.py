@@ -372,7 +372,7 @@ async def test_a_port_that_is_taken_ends_the_links(tmp_path: Path) -> None:
         )
         _, said = await process.communicate()
     assert process.returncode == 1
-    assert b"cannot be laid" in said
+    assert b"cannot be created" in said
     assert b"Traceback" not in said
     assert read_applied(tmp_path) is None
 

@@ -73,7 +73,7 @@ async def test_somebody_else_who_answers_is_not_us(tmp_path: Path) -> None:
         sleeper.wait()
         with pytest.raises(PortTakenError, match="was taken"):
             await wait_ready(layout, spec, process=process)
-    with pytest.raises(RigError, match="ended while it was starting") as failure:
+    with pytest.raises(RigError, match="exited during startup") as failure:
         await wait_ready(layout, spec, process=process)
     assert not isinstance(failure.value, PortTakenError)
 

@@ -129,7 +129,7 @@ async def test_a_target_that_cannot_come_back_is_told_with_its_last_words(up: Up
     rig = await up()
     # A node cannot start while its store is away.
     await rig.kill("store")
-    with pytest.raises(RigError, match=r"'node-1' ended while .*Connection refused"):
+    with pytest.raises(RigError, match=r"'node-1' exited during startup.*Connection refused"):
         await rig.restart("node-1")
     await rig.restart("store")
     await rig.restart("node-1")

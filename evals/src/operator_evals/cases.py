@@ -181,7 +181,7 @@ def _read_answers(place: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """The cached answers: `Tool:{"argument":"value"}` -> text or a document."""
     cache = _json(place / CACHE, CACHE_BYTES_MAX)
     if not isinstance(cache, dict) or len(cache) > DEEDS_MAX:
-        raise UsageError(f"{CACHE} of the case {str(place)!r} is no table of answers.")
+        raise UsageError(f"{CACHE} of the case {str(place)!r} is not a table of answers.")
     for key, value in cache.items():
         tool, _, rest = key.partition(":")
         if not _TOOL.fullmatch(tool):
@@ -204,7 +204,7 @@ def _read_printed(place: Path) -> dict[str, str]:
         return {}
     states = _json(place / STATES, CACHE_BYTES_MAX)
     if not isinstance(states, dict) or len(states) > DEEDS_MAX:
-        raise UsageError(f"{STATES} of the case {str(place)!r} is no table of commands.")
+        raise UsageError(f"{STATES} of the case {str(place)!r} is not a table of commands.")
     return {
         " ".join(command.split()): text[:ANSWER_CHARS_MAX]
         for command, text in states.items()

@@ -190,7 +190,7 @@ def _soft(pid: int, name: str) -> int:
     try:
         text = Path(f"/proc/{pid}/limits").read_text()
     except OSError as problem:
-        raise RigError(f"The limits of pid {pid} cannot be seen: {problem.strerror}.") from problem
+        raise RigError(f"The limits of pid {pid} cannot be read: {problem.strerror}.") from problem
     line = next(line for line in text.splitlines() if line.startswith(title))
     word = line.removeprefix(title).split()[0]
     return resource.RLIM_INFINITY if word == "unlimited" else int(word)

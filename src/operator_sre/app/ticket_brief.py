@@ -69,7 +69,10 @@ class TicketBrief:
         return f"{choice}. {self.diagnosis.why}"
 
     def explain_state(self, reason: str) -> str:
-        """The reason of the state of a ticket, without what the headline and the choice say."""
+        """The reason of the state of a ticket, without what the headline and the action say."""
+        result = self.action.result.removeprefix("not run: ") if self.action else ""
+        if result and result in reason:
+            return ""
         if self.diagnosis is None:
             return reason
         rest = reason.removeprefix(self.diagnosis.summary).strip()

@@ -59,7 +59,7 @@ class LocalPermissions:
     def may_administer(self, person: str, deed: str) -> str:
         """Whether they may undo what holds for everybody."""
         role = self._role(person)
-        return "" if role is Role.ADMIN else f"{person!r} is no admin and may not {deed}."
+        return "" if role is Role.ADMIN else f"{person!r} is not an admin and may not {deed}."
 
     def _role(self, person: str) -> Role:
         return self.roles.get(person, Role.VIEWER) if self.roles else Role.ADMIN

@@ -279,4 +279,4 @@ def _is_given_more(action: Action) -> bool:
 
 
 def _no_rule(why: str, next_step: str) -> UsageError:
-    return UsageError(f"This cannot be allowed for always: {why}", next_step=next_step)
+    return UsageError(f"This cannot be approved permanently: {why}", next_step=next_step)

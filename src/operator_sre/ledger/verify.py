@@ -89,7 +89,7 @@ def classify(
             # Both follow the same entry, so the one in between is not of this chain.
             return Damage(last[0], DamageKind.INSERTED, f"entry {last[0]} was put in between")
         if elsewhere:
-            why = f"entry {own} lies in the place of entry {seq}"
+            why = f"entry {own} is in the place of entry {seq}"
             return Damage(seq, DamageKind.REORDERED, why)
         why = f"entry {seq} is missing; {own} took its number"
         return Damage(seq, DamageKind.DELETED, why) if own > seq else between

@@ -232,7 +232,7 @@ def _table(page: ApprovalPage, now: datetime) -> View:
             approval.id,
             f"{approval.state}, escalated" if approval.escalated else approval.state,
             approval.risk,
-            approval.ticket,
+            "-" if approval.ticket is None else approval.ticket,
             f"{approval.expires_at:%H:%M:%S}",
             f"{approval.action.command}: {approval.explanation}",
         )

@@ -58,14 +58,14 @@ def test_lab_breaks_and_heals(lived: Home) -> None:
 
 def test_a_rig_that_is_up_is_not_started_again(lived: Home) -> None:
     before = lived.rig()
-    again = Bad("lab up ratelimiter", 1, r"is up already .*operator lab down")
+    again = Bad("lab up ratelimiter", 1, r"is already up .*operator lab down")
     one_sentence(lived.run(*again.line.split()), again)
     assert lived.rig() == before
 
 
 def test_a_demo_does_not_end_a_rig_that_was_there_before(lived: Home) -> None:
     before = lived.rig()
-    there = Bad("demo", 1, r"is up already .*operator lab down")
+    there = Bad("demo", 1, r"is already up .*operator lab down")
     done = lived.run(*there.line.split())
     assert (done.code, "starting a real" in done.out) == (1, True)
     assert re.search(there.says, done.err)

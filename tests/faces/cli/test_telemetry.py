@@ -46,7 +46,7 @@ def test_a_run_is_shown_as_spans_that_lead_back_to_the_ledger(home: Home) -> Non
 
 
 def test_whether_a_collector_is_there_is_asked_and_told(home: Home) -> None:
-    assert home.run("telemetry", "status").out.startswith("Off.")
+    assert home.run("telemetry", "status").out.startswith("Traces are off: otlp_endpoint")
     refused = home.run("telemetry", "test")
     assert (refused.code, "otlp_endpoint" in refused.err) == (2, True)
     with collecting() as inbox:

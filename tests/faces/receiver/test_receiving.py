@@ -267,7 +267,7 @@ async def test_addresses_are_read() -> None:
     assert listener_of("127.0.0.1:9094") == Listener("127.0.0.1", 9094)
     assert listener_of("[::1]:0") == Listener("::1", 0)
     for text in ("9094", ":9094", "host:", "host:x", "host:99999"):
-        with pytest.raises(UsageError, match="not an address"):
+        with pytest.raises(UsageError, match="not a valid address"):
             listener_of(text)
 
 

@@ -243,7 +243,7 @@ def test_the_command_shows_it_and_says_by_its_exit_code_how_it_is(
         code, out, _ = operator("subjects", "test", "shop.yaml")
         assert code == 0, out
         assert "shop is healthy." in out
-        assert "runs by itself" in out
+        assert "runs without approval" in out
         code, out, _ = operator("subjects", "test", "shop.yaml", "--json")
         document = json.loads(out)["trial"]
         assert document["health"] == "healthy"

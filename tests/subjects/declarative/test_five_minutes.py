@@ -153,7 +153,7 @@ def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> No
     told = "".join(reader.said)
     assert "added   [subjects.shop]" in told
     assert "shop is healthy." in told
-    assert "runs by itself" in told
+    assert "runs without approval" in told
     assert "the shop is not open: " in told
     assert "restart_node" in told.partition("the shop is not open")[2]
     assert pids[1] != reader.pid

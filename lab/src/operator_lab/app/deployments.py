@@ -65,7 +65,7 @@ async def deploy_up(
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(
-                f"{word[:80]!r} is no setting.", next_step="Write it as NAME=VALUE, with --set."
+                f"{word[:80]!r} is not a setting.", next_step="Write it as NAME=VALUE, with --set."
             )
         found[name] = value
     wanted = {**known, **found}

@@ -177,7 +177,7 @@ class Relay:
             async with asyncio.timeout(CONTROL_S_MAX):
                 status, answer = await self._answer(reader)
         except (OSError, ValueError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            status, answer = "400 Bad Request", {"problem": "this is no question"}
+            status, answer = "400 Bad Request", {"problem": "invalid request"}
         body = json.dumps(answer).encode()
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

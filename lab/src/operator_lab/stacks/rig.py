@@ -389,7 +389,7 @@ class StackRig:
         ends = time.monotonic() + wait_s
         while not condition((await self._containers().rows()).get(target)):
             if time.monotonic() > ends:
-                raise RigError(f"{target!r} is not as it should be after {wait_s:g} s.")
+                raise RigError(f"{target!r} did not reach the expected state within {wait_s:g} s.")
             await asyncio.sleep(POLL_S)
 
     def _cuts(self) -> dict[str, dict[str, list[str]]]:

@@ -61,7 +61,7 @@ def sources() -> dict[str, Table]:
     for file in sorted((FOLDER / "tools").glob("*.yaml")):
         for name, table in tables_in(file.read_text(encoding="utf-8")).items():
             if name in found:
-                raise ValueError(f"{file.name}: {name} is there twice")
+                raise ValueError(f"{file.name}: {name} is a duplicate")
             found[name] = table
     return found
 

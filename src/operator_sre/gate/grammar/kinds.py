@@ -295,7 +295,7 @@ def _dns(word: Word, scene: Scene) -> str:
         return _lookup(Word(word.text[1:]), scene)
     if word.text[:1] == "+":
         if not _DNS_OPTION.fullmatch(word.text):
-            return f"{_quote(word)} is no option."
+            return f"{_quote(word)} is not an option."
         option, _, value = word.text.partition("=")
         return _lookup(Word(value), scene) if value and "+domain".startswith(option) else ""
     if word.text == "." or word.text.lower() in _DNS_TYPES:

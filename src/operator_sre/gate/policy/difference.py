@@ -62,7 +62,7 @@ def differences(old: Rulebook, new: Rulebook) -> list[PolicyChange]:
             PolicyChange(
                 Effect.LOOSER,
                 f"override {override.rule}",
-                f"{override.by} took it away: {override.reason}",
+                f"{override.by} removed it: {override.reason}",
             )
             for override in sorted(
                 {*new.overrides} - {*old.overrides}, key=lambda override: override.rule
@@ -90,7 +90,7 @@ def _compare_rules(old: Sequence[PolicyRule], new: Sequence[PolicyRule]) -> Iter
             yield PolicyChange(effect, f"rule {id}", f"{other.level} was added: {other.why}")
         elif other is None and rule is not None:
             effect = Effect.TIGHTER if rule.level is Level.SAFE else Effect.LOOSER
-            yield PolicyChange(effect, f"rule {id}", f"{rule.level} was taken away: {rule.why}")
+            yield PolicyChange(effect, f"rule {id}", f"{rule.level} was removed: {rule.why}")
         elif rule is not None and other is not None and rule.level is not other.level:
             effect = Effect.TIGHTER if other.level > rule.level else Effect.LOOSER
             yield PolicyChange(effect, f"rule {id}", f"{rule.level} became {other.level}")
@@ -109,7 +109,7 @@ def _compare_lists(
     for entry in sorted(after - before):
         yield PolicyChange(grows, name, f"{entry} was added")
     for entry in sorted(before - after):
-        yield PolicyChange(shrinks, name, f"{entry} was taken away")
+        yield PolicyChange(shrinks, name, f"{entry} was removed")
 
 
 def _approval(book: Rulebook) -> Mapping[str, str]:

@@ -113,7 +113,7 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
     for rule in written.rules:
         if rule.id in known:
             place = written.places[rule.id]
-            hint = "Choose another id; a built-in rule is taken away under 'overrides'."
+            hint = "Choose another id; a built-in rule is removed under 'overrides'."
             raise place.error(f"{rule.id!r} is the id of a built-in rule.", next_step=hint)
     gone = set()
     for override, node in written.overrides:

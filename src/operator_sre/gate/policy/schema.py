@@ -66,7 +66,7 @@ class Node:
         for key, value in self.pairs:
             name = key.word()
             if name in found:
-                raise key.error(f"{name!r} is there twice.")
+                raise key.error(f"{name!r} is a duplicate.")
             if known is not None and name not in known:
                 raise key.unknown(name, known, "a key here")
             found[name] = value
@@ -93,7 +93,7 @@ class Node:
         seen: set[str] = set()
         for node, text in found:
             if text in seen:
-                raise node.error(f"{text[:60]!r} is there twice.")
+                raise node.error(f"{text[:60]!r} is a duplicate.")
             seen.add(text)
         return tuple(text for _, text in found)
 

@@ -148,7 +148,7 @@ class LeverTool:
         for other in self.settings.targets():
             if other.name == self.lever.at:
                 return self.lever.command.at(action, other)
-        raise _Unfit(f"{self.lever.tool} runs at {self.lever.at!r}, which is no target.")
+        raise _Unfit(f"{self.lever.tool} runs at {self.lever.at!r}, which is not a target.")
 
 
 def _write_word(parameter: Parameter, value: Argument) -> str:
