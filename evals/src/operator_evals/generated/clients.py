@@ -28,7 +28,7 @@ EVERY_S = 0.5
 # What must be asked of servers is asked less often.
 ROLES_EVERY = 2
 CANARY_S_MAX = 3.5
-# As long as Operator waits for an answer: what is slower fails for both.
+# The time limit of Operator for a request: what is slower fails for both.
 ANSWER_S_MAX = 2.0
 LOOKS_MAX = 4_000
 _PASSFILE = re.compile(r"passfile=(\S+)")
