@@ -22,7 +22,7 @@ from operator_evals.facts import (
     TrialState,
     TurnFact,
 )
-from operator_evals.score import Score, score
+from operator_evals.score import Credit, Score, credit_of, score
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import CorrectOutcome
 
@@ -102,6 +102,9 @@ def test_a_trial_to_which_the_model_contributed_nothing_is_its_failure() -> None
     assert not _score(misused).end_to_end, "a turn without a valid call contributes nothing"
     assert _score(_with_turns("qwen", "reasoner")).end_to_end
     assert _score(RIGHT).end_to_end, "facts recorded without turns keep their score"
+    aided = credit_of(_with_turns("qwen", "reasoner"))
+    assert (aided.contributed, aided.aided) == (True, True)
+    assert credit_of(RIGHT) == Credit()
 
 
 def test_the_model_alone_and_the_model_with_the_reasoner_are_counted_apart() -> None:

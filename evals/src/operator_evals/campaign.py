@@ -140,6 +140,7 @@ class Campaign:
     control_s: float = 20.0
     noise: tuple[str, ...] = ()  # faults that are done beside, healed by the harness itself
     trials_max: int = 5000
+    well_looks: int = 3  # healthy checks in a row before a fault
     usd_max: float = 0.0  # 0: no money may be spent
 
 

@@ -19,7 +19,6 @@ from operator_protocols.ports import Clock
 
 __all__ = ["Cast", "Hurting", "Place", "Trial", "Witness", "Working", "run_trial"]
 
-WELL_LOOKS = 3
 POLL_S = 0.1
 # How long taking the fault back may take; the rig is taken down anyway.
 HEAL_S_MAX = 30.0
@@ -220,7 +219,7 @@ async def _wait_until_well(trial: Trial) -> str:
     while trial.now() < ends:
         seen = await trial.cast.place.look()
         in_row, broken = (0, seen.broken) if seen.broken else (in_row + 1, ())
-        if trial.cast.working.watching() and in_row >= WELL_LOOKS:
+        if trial.cast.working.watching() and in_row >= trial.campaign.well_looks:
             break
         await trial.clock.sleep(trial.campaign.interval_s / 2)
     else:

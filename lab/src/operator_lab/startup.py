@@ -118,10 +118,10 @@ async def wait_linked(layout: Layout, spec: ProcessSpec) -> None:
     raise RigError(f"{spec.name!r} is not reached through its link.")
 
 
-async def answers(port: int, *, path: str = "") -> bool:
+async def answers(port: int, *, path: str = "", within_s: float = KNOCK_S_MAX) -> bool:
     """Whether something answers: HTTP 200 for the path, or an accepted connection without one."""
     try:
-        async with asyncio.timeout(KNOCK_S_MAX):
+        async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_connection(HOST, port, limit=STATUS_LINE_BYTES_MAX)
             try:
                 if not path:

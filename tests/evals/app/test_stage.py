@@ -90,20 +90,27 @@ async def test_a_trial_that_dies_on_stage_frees_its_place(tmp_path: Path) -> Non
 
 async def test_a_variant_is_ready_when_it_has_checked_the_rig(tmp_path: Path) -> None:
     variant = Variant()
-    staged = Staged(variant, tmp_path, first_s_max=WAIT_S_MAX)
+
+    async def prepare() -> None:
+        variant.done.append("prepare")
+
+    staged = Staged(variant, tmp_path, WAIT_S_MAX, prepare)
     starting = asyncio.create_task(staged.start())
     await _wait_until_there(tmp_path / READY)
-    assert (variant.asked, variant.done, starting.done()) == (3, ["start"], False)
+    assert (variant.asked, variant.done, starting.done()) == (3, ["start", "prepare"], False)
     (tmp_path / GO).touch()
     await asyncio.wait_for(starting, WAIT_S_MAX)
     assert staged.waited_s >= 0.0
     await staged.stop()
     assert (tmp_path / LEFT).exists()
-    assert variant.done == ["start", "stop"]
+    assert variant.done == ["start", "prepare", "stop"]
 
 
 async def test_a_variant_that_checks_nothing_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    staged = Staged(Variant(asked=-(10**9)), tmp_path, first_s_max=0.01)
+    async def prepare() -> None:
+        """There is nothing to prepare."""
+
+    staged = Staged(Variant(asked=-(10**9)), tmp_path, 0.01, prepare)
     starting = asyncio.create_task(staged.start())
     await _wait_until_there(tmp_path / READY)
     (tmp_path / GO).touch()

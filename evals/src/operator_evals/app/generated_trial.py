@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from operator_evals.app.trial_facts import Counting, LedgerWitness
 from operator_evals.app.trial_rig import Job, RigOfTrial
-from operator_evals.facts import TrialFacts, TrialState
+from operator_evals.campaign import Mind
+from operator_evals.facts import TicketFact, TrialFacts, TrialState
 from operator_evals.generated.case import Case, Injection, Timing
 from operator_evals.generated.clients import Canary, ClientView
 from operator_evals.generated.generator import generate
@@ -20,7 +22,7 @@ from operator_evals.generated.servers import Undo
 from operator_evals.trial import ENDED, Trial
 from operator_lab.rig import Rig
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.errors import RigError
+from operator_protocols.errors import OperatorError, RigError
 from operator_protocols.ports import Clock
 from operator_sre.app.ticket_brief import brief_ticket
 from operator_sre.app.wiring import App
@@ -30,6 +32,8 @@ __all__ = ["GeneratedFault", "GeneratedWitness", "claims_in"]
 POLL_S = 0.2
 # How long clients are watched before anything is broken.
 BEFORE_S = 1.5
+# Healthy checks in a row before a case gets its place, where one more is made.
+LOOKS_AHEAD = 2
 INFLICT_S_MAX = 25.0
 # Between what was undone and the same again.
 AGAIN_S = 1.5
@@ -58,34 +62,50 @@ class GeneratedFault:
         self._first = asyncio.Event()
         self._injected: dict[int, Injected] = {}
         self._case: Case | None = None
+        self._scratch = Path(job.folder) / "scratch"
 
     def unavailable(self) -> str:
         """Why it cannot be done here, or ""."""
         return "" if isinstance(self._place.rig, Rig) else "only a rig of processes can be broken"
 
-    async def inject(self) -> str:
-        """Read what can be broken, begin to look as clients do, and begin to break."""
+    async def prepare(self) -> None:
+        """Wait until the rig is healthy, and read what can be broken; what fails is left to do."""
+        with contextlib.suppress(OperatorError, TimeoutError):
+            async with asyncio.timeout(self._job.campaign.well_s_max):
+                in_row = 0
+                while in_row < LOOKS_AHEAD:
+                    in_row = 0 if (await self._place.look()).broken else in_row + 1
+                    await asyncio.sleep(self._job.campaign.interval_s / 2)
+                await self._read()
+
+    async def _read(self) -> None:
         rig = self._place.rig
         assert isinstance(rig, Rig)
-        scratch = Path(self._job.folder) / "scratch"
-        await asyncio.to_thread(scratch.mkdir, mode=0o700)
-        inflictor = Inflictor(rig, scratch=scratch, stand_in=self._job.stand_in)
-        self._inflictor = inflictor
+        await asyncio.to_thread(self._scratch.mkdir, mode=0o700, exist_ok=True)
+        inflictor = Inflictor(rig, scratch=self._scratch, stand_in=self._job.stand_in)
+        case = self._job.case
+        if case is None:
+            case = generate(await inflictor.surface(), self._job.planned.seed)
+        self._inflictor, self._case = inflictor, case
+
+    async def inject(self) -> str:
+        """Begin to look as clients do, and begin to break."""
+        if self._inflictor is None:
+            await self._read()
+        rig, inflictor, case = self._place.rig, self._inflictor, self._case
+        assert isinstance(rig, Rig)
+        assert inflictor is not None
+        assert case is not None
         counting = self._counting
         self._view = ClientView(
             rig,
             inflictor.servers,
             Canary(acknowledged_at=lambda: counting.acknowledged_at, reads=counting.reads),
             since=self._since,
-            scratch=scratch,
+            scratch=self._scratch,
         )
         self._view.start()
-        begins = self._clock.monotonic() + BEFORE_S
-        case = self._job.case
-        if case is None:
-            case = generate(await inflictor.surface(), self._job.planned.seed)
-        self._case = case
-        await asyncio.sleep(max(0.0, begins - self._clock.monotonic()))
+        await asyncio.sleep(BEFORE_S)
         self._plays = [
             asyncio.create_task(self._play(number, each))
             for number, each in enumerate(case.injections)
@@ -127,12 +147,12 @@ class GeneratedFault:
             while True:
                 working.watching()
                 tickets, now = working.tickets(), trial.now()
-                if any(ticket.state != TicketState.OPEN.value for ticket in tickets):
+                if self._repair_begins(tickets):
                     self._repair.set()
                 if tickets and opened is None:
                     opened = now
                     trial.mark(ticket_created=now)
-                if self._is_playing(tickets):
+                if self._is_playing():
                     quiet_since = now
                 if tickets and all(ticket.state in ENDED for ticket in tickets):
                     over = now if over is None else over
@@ -156,11 +176,17 @@ class GeneratedFault:
                         return
                 await trial.clock.sleep(POLL_S)
 
-    def _is_playing(self, tickets: Sequence[object]) -> bool:
-        """Whether anything is still to be injected; what waits for a repair needs a ticket."""
+    def _repair_begins(self, tickets: Sequence[TicketFact]) -> bool:
+        """Whether an agent works on a ticket; without any agent, whether it would begin to."""
+        if self._job.variant.mind is Mind.NONE:
+            return bool(tickets)
+        return any(ticket.state != TicketState.OPEN.value for ticket in tickets)
+
+    def _is_playing(self) -> bool:
+        """Whether anything is still to be injected; a repair that never begins is not awaited."""
         assert self._case is not None
         for play, each in zip(self._plays, self._case.injections, strict=True):
-            waits = each.timing is Timing.REPAIR and not tickets
+            waits = each.timing is Timing.REPAIR and not self._repair.is_set()
             if not play.done() and not waits:
                 return True
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +57,16 @@ class Staged:
     working: Working
     folder: Path
     first_s_max: float
+    prepare: Callable[[], Awaitable[None]]
     waited_s: float = 0.0
 
     async def start(self) -> None:
-        """Start it, let it check the rig once, and wait for the place."""
+        """Start it, let it check the rig once, prepare the trial, and wait for the place."""
         await self.working.start()
         with contextlib.suppress(TimeoutError):  # without a check the rig does not count as healthy
             async with asyncio.timeout(self.first_s_max):
                 await _until(self.working.watching)
+        await self.prepare()
         (self.folder / READY).touch()
         since = time.monotonic()
         await _until((self.folder / GO).exists)

@@ -177,7 +177,7 @@ async def _try_generated(
     """Do a trial whose fault is generated."""
     fault = GeneratedFault(place, job, ledger.counting, app.clock)
     watched = Watched(VariantAtWork(app, job, place), ledger.counting)
-    staged = Staged(watched, Path(job.folder), job.campaign.well_s_max)
+    staged = Staged(watched, Path(job.folder), job.campaign.well_s_max, fault.prepare)
     cast = Cast(
         place, fault, staged if job.staged else watched, GeneratedWitness(ledger, fault, app)
     )

@@ -28,6 +28,8 @@ EVERY_S = 0.5
 # What must be asked of servers is asked less often.
 ROLES_EVERY = 2
 CANARY_S_MAX = 3.5
+# The time limit of Operator for a request: what is slower fails for both.
+ANSWER_S_MAX = 2.0
 LOOKS_MAX = 4_000
 _PASSFILE = re.compile(r"passfile=(\S+)")
 
@@ -42,7 +44,7 @@ class Endpoint:
     async def ask(self, turn: int) -> bool:
         """Whether one request is answered well and in time."""
         if self._client is None:
-            return await answers(self._port, path=self._path)
+            return await answers(self._port, path=self._path, within_s=ANSWER_S_MAX)
         return await self._client.ask(turn) is Reply.GOOD
 
     async def close(self) -> None:
