@@ -119,8 +119,12 @@ class Evidence:
             found[reading_of("cut_off")] = False
         if is_answering(seen.readings):
             found["reachable"] = True
-        else:
-            found |= await self._see_process(place)
+        process = await self._see_process(place) if broken else {}
+        if process and is_connected(seen.readings):
+            # Something accepts connections there: the process of its pid file, or a stranger.
+            found[reading_of("port_occupied")] = not process["pid_file.alive"]
+            process = {name: process[name] for name in ("pid_file.exists", "pid_file.alive")}
+        found |= process
         needs_log = target.log and any(cause.log for cause in self.causes)
         log = await self.logs.read(place) if needs_log else None
         return {**found, **see_causes(self.causes, target, observation, log)}
