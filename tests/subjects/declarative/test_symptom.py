@@ -224,7 +224,7 @@ async def test_a_stranger_at_the_port_is_no_clean_stop(tmp_path: Path) -> None:
             tmp_path,
             f"name: a\ntargets: {{t: {{kind: k, port: {port}, pid_file: pid}}}}\n"
             "probes: {page: {http: }}\ninvariants: {i: {holds: page.ok}}\n",
-            timeout_s=5.0,
+            timeout_s=30.0,
         )
         assert (await tried.seen()).readings["cause.port_occupied"] is True
         (tmp_path / "pid").unlink()

@@ -114,7 +114,8 @@ class Evidence:
             reading_of(cause): shown
             for cause, shown in find_symptoms(seen.readings, problem, broken, named).items()
         }
-        found |= {reading_of("stopped_cleanly"): False, reading_of("not_started"): False}
+        by_pid_file = ("stopped_cleanly", "not_started", "port_occupied")
+        found |= {reading_of(cause): False for cause in by_pid_file}
         if is_connected(seen.readings):
             found[reading_of("cut_off")] = False
         if is_answering(seen.readings):
