@@ -151,8 +151,10 @@ async def _use_up_mysql(bed: Bed, kept: contextlib.ExitStack) -> None:
 
 
 async def _use_up_postgres(bed: Bed, kept: contextlib.ExitStack) -> None:
+    import psycopg
+
     for _ in range(40):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(psycopg.Error):
             kept.enter_context(_postgres_session(bed, "shop"))
 
 

@@ -46,5 +46,5 @@ def copy_pack(proposal: Proposal, *, root: Path = Path("/")) -> str:
     text = "\n".join(lines) + "\n"
     if proposal.unit:
         return _START.sub(rf"\g<1>{proposal.unit}]", text)
-    # Without a unit nobody knows how it is started.
+    # Without a unit it is unknown how it is started.
     return _LEVERS.sub("", text)

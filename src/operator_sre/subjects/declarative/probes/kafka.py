@@ -112,12 +112,12 @@ class KafkaProbe:
         from confluent_kafka import ConsumerGroupTopicPartitions
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        asked = client.list_consumer_group_offsets(
+        answers = client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=timeout_s
         )
         read = {
             (place.topic, place.partition): place
-            for place in asked[self.group].result(timeout_s).topic_partitions
+            for place in answers[self.group].result(timeout_s).topic_partitions
             if place.offset >= 0 and self.topic in ("", place.topic)
         }
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
