@@ -189,7 +189,7 @@ async def test_the_members_of_one_cluster_are_one_subject_and_others_are_not() -
 
 
 async def test_what_would_log_an_error_is_asked_nothing(tmp_path: Path) -> None:
-    """MySQL blocks a host after connections that say nothing, so only its process is watched."""
+    """MySQL blocks a host after silent connections: it is asked with its own role only."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.0)
         port = server.getsockname()[1]
@@ -201,8 +201,13 @@ async def test_what_would_log_an_error_is_asked_nothing(tmp_path: Path) -> None:
             server.accept()
     (proposal,) = _propose([(listener, kind, heard, "")], ())
     text = describe(proposal)
-    assert 'process: {pattern: "mariadbd"}' in text
-    assert "command: [systemctl, restart, mariadb]" in text
+    assert "access: {user: operator, password_file: mysql.password}" in text
+    assert "command: [systemctl, start, mariadb]" in text
+    assert "GRANT PROCESS, REPLICATION CLIENT ON *.* TO operator" in proposal.grant
+    broker = Listener("127.0.0.1", port, os.getpid(), "beam.smp", unit="rabbitmq-server")
+    kind, heard, _ = await _recognise(broker)
+    (proposal,) = _propose([(broker, kind, heard, "")], ())
+    assert 'process: {pattern: "beam\\\\.smp"}' in describe(proposal)
 
 
 async def test_what_is_no_system_of_the_user_is_left_out_with_the_reason() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.errors import NotFoundError, OperatorError, UsageError
+from operator_sre.app.bundles import pack_project
 from operator_sre.app.packs import BUILT_IN, Pack, PackLine, add_pack, list_packs, show_pack
+from operator_sre.app.project import init_project
 from operator_sre.app.wiring import look_at_app
 from operator_sre.config import load_config
+from tests.app.home import opened
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "packs.md"
 OWN = "# Queue: it is short.\nname: @NAME@\nprobes: {p: {tcp: }}\ninvariants: {i: {holds: p.up}}\n"
@@ -73,3 +77,22 @@ def test_a_folder_of_files_is_a_set_of_packs(
         (folder / "bad.yaml").write_text("a: [")
         with pytest.raises(UsageError, match="not YAML"):
             list_packs(app, folder=str(folder))
+
+
+def test_packs_come_from_a_bundle_only_when_its_signer_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "team"
+    init_project(folder)
+    (folder / "queue.yaml").write_text(OWN)
+    bundle = tmp_path / "team.operator"
+    for home in ("mine", "other"):
+        (tmp_path / home).mkdir()
+    with opened(tmp_path / "mine", "") as app:
+        asyncio.run(pack_project(app, folder, bundle))
+        (line,) = list_packs(app, folder=str(bundle))
+        assert line.name == "queue"
+        assert show_pack(app, name="queue", folder=str(bundle)).text == OWN
+    with opened(tmp_path / "other", "") as app, pytest.raises(UsageError, match="not known here"):
+        list_packs(app, folder=str(bundle))
+    bundle.write_bytes(bundle.read_bytes()[:-1] + b"x")
+    with opened(tmp_path / "other", "") as app, pytest.raises(OperatorError, match="trusted"):
+        list_packs(app, folder=str(bundle))

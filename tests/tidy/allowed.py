@@ -31,6 +31,10 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/api.py:Executor.run.watch": (
         "whatever a caller's function raises, the command goes on; it is raised afterwards"
     ),
+    "tests/subjects/bed/application.py:serve.Page.do_GET": (
+        "whatever its database raises, the page says that it failed"
+    ),
+    "tests/subjects/bed/trial.py:try_way": "the table says what became of each way",
     "tests/every.py:_Cases.check": "whatever one case raises, all others are checked and named",
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/processes/confinement/guard.py:Guard._answer_next": (
@@ -103,6 +107,15 @@ PRINTS: dict[str, str] = {
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/subjects/bed/application.py:Application.check": (
+        "a bad release that is slow is a way to break it"
+    ),
+    "tests/subjects/bed/application.py:Application.receive_jobs": "jobs come in at an even rate",
+    "tests/subjects/bed/application.py:Application.do_jobs": "each job takes its time",
+    "tests/subjects/bed/application.py:serve.Server.get_request": (
+        "it has no descriptor left, and tries again"
+    ),
+    "tests/subjects/bed/trial.py:_follow": "it follows the tickets until they end, with a deadline",
     "tests/contract/test_subjects.py:Honest.observe": "a look that takes too long is the input",
     "tests/crash/executing.py:Victim._approve": "a person who looks again until killed",
     "tests/crash/executing.py:forked": "waits for a process until its deadline",

@@ -14,7 +14,16 @@ from operator_sre.app.description import Written, add_description
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["BUILT_IN", "Pack", "PackLine", "add_pack", "find_packs", "list_packs", "show_pack"]
+__all__ = [
+    "BUILT_IN",
+    "Pack",
+    "PackLine",
+    "add_pack",
+    "find_packs",
+    "list_packs",
+    "packs_of",
+    "show_pack",
+]
 
 BUILT_IN = "built-in"
 PACK_BYTES_MAX = 256 * 1024
@@ -81,14 +90,40 @@ def find_packs(folder: str = "") -> Iterator[Pack]:
         yield Pack(path.stem, str(path), text)
 
 
+def packs_of(app: App, source: str) -> Iterator[Pack]:
+    """The built-in packs, those of a folder, or those of a signed bundle whose signer is known."""
+    place = Path(source).expanduser()
+    if not source or not place.is_file():
+        yield from find_packs(source)
+        return
+    from operator_sre.app.bundles import is_trusted, read_bundle  # it loads cryptography
+
+    bundle = read_bundle(place)
+    if not is_trusted(app, bundle):
+        raise UsageError(
+            f"{str(place)!r} is signed by the key {bundle.key}, which is not known here.",
+            next_step=f"If you trust its author: operator install {place} --key {bundle.key}",
+        )
+    for file in bundle.files:
+        path = Path(file.path)
+        if path.suffix == ".yaml" and len(file.data) <= PACK_BYTES_MAX:
+            try:
+                text = file.data.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{file.path!r} of {str(place)!r} is not a text.") from error
+            # A project has other files in YAML too.
+            if "@NAME@" in text:
+                yield Pack(path.stem, f"{place}, signed by {bundle.key[:16]}", text)
+
+
 def list_packs(app: App, *, folder: str = "") -> list[PackLine]:
     """Every pack there is."""
-    return [pack.line for pack in find_packs(folder)]
+    return [pack.line for pack in packs_of(app, folder)]
 
 
 def show_pack(app: App, *, name: str, folder: str = "") -> Pack:
     """One pack. NotFoundError lists those there are."""
-    packs = {pack.name: pack for pack in find_packs(folder)}
+    packs = {pack.name: pack for pack in packs_of(app, folder)}
     if name not in packs:
         raise NotFoundError(
             f"There is no pack {name[:60]!r}.", next_step=f"Packs: {', '.join(packs) or 'none'}."

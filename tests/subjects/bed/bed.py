@@ -6,8 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from operator_protocols.domain.ticket import TicketState
 from operator_sre.app.reports.timeline import read_actions
 from operator_sre.app.wiring import App, look_at_app
 from operator_sre.config import Config, load_config
+from tests.e2e.waiting import eventually
 from tests.processes.runners import end_runner
 from tests.subjects.bed.box import Box, box_in
 from tests.subjects.bed.plugin import text_of
@@ -243,20 +243,12 @@ async def bed_in(folder: Path, *, has_box: bool) -> AsyncIterator[tuple[Bed, App
             process = kept.enter_context(_operator(folder, home))
             kept.callback(_stop, process)
             bed = Bed(folder, rig, box, config, pem)
-            with look_at_app_when_there(config, home) as app:
+            eventually(lambda: (home / "operator.db").exists() or None, "Operator has started")
+            with look_at_app(config) as app:
                 _await_health(app, process, folder)
                 yield bed, app
         finally:
             await rig.down()
-
-
-@contextlib.contextmanager
-def look_at_app_when_there(config: Config, home: Path):  # type: ignore[no-untyped-def]
-    ends = time.monotonic() + HEALTHY_S_MAX
-    while not (home / "operator.db").exists() and time.monotonic() < ends:
-        time.sleep(0.1)
-    with look_at_app(config) as app:
-        yield app
 
 
 def _operator(folder: Path, home: Path) -> subprocess.Popen[bytes]:
@@ -293,17 +285,15 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def _await_health(app: App, process: subprocess.Popen[bytes], folder: Path) -> None:
     """Two observations in which every invariant held, since some need a first one."""
-    ends = time.monotonic() + HEALTHY_S_MAX
-    conditions: Sequence[object] = ()
-    while time.monotonic() < ends:
+
+    def is_healthy() -> bool | None:
         assert process.poll() is None, (folder / "operator.log").read_text()[-2000:]
         found = app.store.conditions.of("bed")
         seen = app.store.observations.newest("bed", limit=2)
-        conditions = [each for each in found if each.health is not Health.HEALTHY]
-        if len(seen) > 1 and found and not conditions:
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"the bed is not healthy: {conditions}")
+        all_well = all(each.health is Health.HEALTHY for each in found)
+        return (len(seen) > 1 and bool(found) and all_well) or None
+
+    eventually(is_healthy, "the bed is healthy", within_s=HEALTHY_S_MAX)
 
 
 def _serve_tls(rig: Rig, pem: Path) -> int:

@@ -108,8 +108,15 @@ def _postgres(*statements: str) -> Inject:
 def _postgres_session(bed: Bed, user: str) -> Any:
     import psycopg
 
-    place = {"host": "127.0.0.1", "port": bed.port("ledger"), "user": user, "dbname": "postgres"}
-    return psycopg.connect(**place, password=PASSWORD, autocommit=True, sslmode="disable")
+    return psycopg.connect(
+        host="127.0.0.1",
+        port=bed.port("ledger"),
+        user=user,
+        password=PASSWORD,
+        dbname="postgres",
+        autocommit=True,
+        sslmode="disable",
+    )
 
 
 def _cache(*words: str) -> Inject:
@@ -144,8 +151,10 @@ async def _use_up_mysql(bed: Bed, kept: contextlib.ExitStack) -> None:
 
 
 async def _use_up_postgres(bed: Bed, kept: contextlib.ExitStack) -> None:
+    import psycopg
+
     for _ in range(40):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(psycopg.Error):
             kept.enter_context(_postgres_session(bed, "shop"))
 
 

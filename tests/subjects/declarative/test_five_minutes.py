@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.health import Health
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
 from operator_sre.subjects.declarative import cause, description, lever
@@ -114,6 +115,18 @@ class Reader:
             store.close()
         return bool(seen) and seen[0].of("shop-1").readings.get("page.ok") is True
 
+    def is_healthy(self, subject: str) -> bool | None:
+        """Whether every invariant of a subject was checked and held."""
+        file = self.folder / "home" / "operator.db"
+        if not file.exists():
+            return None
+        store = open_store(file, clock=SystemClock())
+        try:
+            found = store.conditions.of(subject)
+        finally:
+            store.close()
+        return (bool(found) and all(each.health is Health.HEALTHY for each in found)) or None
+
     @property
     def pid(self) -> int:
         return int((self.shop / "shop.pid").read_text())
@@ -138,7 +151,7 @@ def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> No
     with unused_port() as port:
         steps = blocks(port)
     waits: dict[str, Callable[[], bool]] = {
-        "operator subjects test": lambda: _listens(port),
+        "operator subjects test": lambda: listens(port),
         "kill": reader.looked,
         "operator tickets list": lambda: "resolved" in reader.running[0].said,
     }
@@ -157,14 +170,14 @@ def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> No
     assert "the shop is not open: " in told
     assert "restart_node" in told.partition("the shop is not open")[2]
     assert pids[1] != reader.pid
-    assert _listens(port)
+    assert listens(port)
 
 
 def _true(ready: Callable[[], bool]) -> bool | None:
     return ready() or None
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from operator_sre.subjects.declarative.evidence import BOOT_S
 from operator_sre.subjects.declarative.symptom import find_symptoms
 from tests.contract.servers import hangs, http, serving
 from tests.executor.transports.sshd import Sshd, serving_ssh
-from tests.models.world import DEAD
+from tests.models.world import DEAD, TAKEN
 from tests.subjects.certificates import certificate
 from tests.subjects.declarative.diagnosing import diagnose
 from tests.subjects.declarative.test_http import _secure, web
@@ -214,3 +215,22 @@ async def test_an_invariant_that_could_not_be_checked_shows_no_cause(tmp_path: P
         )
         readings = (await tried.seen()).readings
     assert (readings["it.up"], readings["cause.connections_used_up"]) == (False, False)
+
+
+async def test_a_stranger_at_the_port_is_no_clean_stop(tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text("999999999\n")
+    async with serving(http(404, {})) as port:
+        tried = described(
+            tmp_path,
+            f"name: a\ntargets: {{t: {{kind: k, port: {port}, pid_file: pid}}}}\n"
+            "probes: {page: {http: }}\ninvariants: {i: {holds: page.ok}}\n",
+            timeout_s=30.0,
+        )
+        assert (await tried.seen()).readings["cause.port_occupied"] is True
+        (tmp_path / "pid").unlink()
+        found = await diagnose(tried, t=TAKEN)
+        assert (found.cause, found.choice) == ("port_occupied", "escalate")
+        # The process of the pid file answers, and only its answer is wrong.
+        (tmp_path / "pid").write_text(f"{os.getpid()}\n")
+        readings = (await tried.seen()).readings
+        assert readings["cause.port_occupied"] is False

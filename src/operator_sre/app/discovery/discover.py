@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.errors import OperatorError
 from operator_sre.app.discovery.handshake import Heard, ask
-from operator_sre.app.discovery.kinds import IGNORED, KINDS, WEB, Kind, pack_text
+from operator_sre.app.discovery.kinds import IGNORED, KINDS, WEB, Kind
 from operator_sre.app.discovery.listeners import Listener, add_containers, read_listeners
+from operator_sre.app.discovery.pack_copy import has_pack
 from operator_sre.app.subjects import subject_of
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _propose(
                 why=tuple(why),
                 plugin=kind.plugin,
                 target=kind.target,
-                pack=kind.pack if pack_text(kind.pack) else "",
+                pack=kind.pack if has_pack(kind.pack) else "",
                 unit=listener.unit,
                 program=listener.program,
                 grant=kind.grant if needs else "",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 
-__all__ = ["IGNORED", "KINDS", "WEB", "Kind", "pack_text"]
+__all__ = ["IGNORED", "KINDS", "WEB", "Kind"]
 
 WEB = "web"
 # Which files speak of a kind, besides a process and a port.
@@ -17,6 +16,9 @@ GRANT SELECT ON pg_file_settings, pg_hba_file_rules TO operator;
 GRANT EXECUTE ON FUNCTION pg_show_all_file_settings(), pg_hba_file_rules() TO operator;
 \\password operator"""
 _REDIS_GRANT = "ACL SETUSER operator on >PASSWORD -@all +ping +info"
+_MYSQL_GRANT = """\
+CREATE USER operator@'127.0.0.1' IDENTIFIED BY 'PASSWORD' WITH MAX_USER_CONNECTIONS 10;
+GRANT PROCESS, REPLICATION CLIENT ON *.* TO operator@'127.0.0.1';"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +62,25 @@ KINDS: tuple[Kind, ...] = (
         files=("etc/redis", "etc/valkey"),
     ),
     Kind("nginx", r"nginx.*", (), pack="nginx", asks="http", files=("etc/nginx/nginx.conf",)),
-    Kind("haproxy", r"haproxy", (), pack="haproxy", asks="http", files=("etc/haproxy",)),
-    Kind("caddy", r"caddy", (), pack="caddy", asks="http", files=("etc/caddy/Caddyfile",)),
-    Kind(
-        *("prometheus", r"prometheus", (9090,)),
-        pack="prometheus",
-        asks="http",
-        files=("etc/prometheus",),
-    ),
-    Kind("alertmanager", r"alertmanager", (9093,), pack="alertmanager", asks="http"),
+    # Their packs need what is not known here: an exporter, a certificate, a second server.
+    Kind("haproxy", r"haproxy", (), asks="http", files=("etc/haproxy",)),
+    Kind("caddy", r"caddy", (), asks="http", files=("etc/caddy/Caddyfile",)),
+    Kind("prometheus", r"prometheus", (9090,), asks="http", files=("etc/prometheus",)),
+    Kind("alertmanager", r"alertmanager", (9093,), asks="http"),
     Kind("opensearch", r"opensearch|elasticsearch", (9200,), pack="opensearch", asks="http"),
-    # Their servers count or log a connection that says nothing, so only their process is watched
-    # until a pack speaks their protocol.
-    Kind("mysql", r"mysqld|mariadbd", (3306,), pack="mysql", files=("etc/mysql", "etc/my.cnf")),
-    Kind("rabbitmq", r"beam\.smp", (5672,), pack="rabbitmq", files=("etc/rabbitmq",)),
-    Kind("nats", r"nats-server", (4222,), pack="nats"),
+    # It counts a connection that says nothing, so it is asked only with the role of its grant.
+    Kind(
+        *("mysql", r"mysqld|mariadbd", (3306,)),
+        pack="mysql",
+        grant=_MYSQL_GRANT,
+        files=("etc/mysql", "etc/my.cnf"),
+    ),
+    # Their servers count or log a connection that says nothing, so only their process is watched.
+    Kind("rabbitmq", r"beam\.smp", (5672,), files=("etc/rabbitmq",)),
+    Kind("nats", r"nats-server", (4222,)),
     Kind(
         *(WEB, r"python.*|node|nodejs|java|ruby|puma.*|gunicorn.*|uvicorn.*|php.*|dotnet|deno|bun"),
         (80, 443, 3000, 5000, 8000, 8080, 8081, 8888, 9000),
-        pack=WEB,
         asks="http",
     ),
 )
@@ -92,10 +94,3 @@ IGNORED: Mapping[str, str] = {
     r"dnsmasq|named|unbound": "a name server",
     r"operator": "a part of Operator",
 }
-
-
-def pack_text(pack: str) -> str:
-    """The description that a pack starts from, or "" where there is none."""
-    # Here packs plug in: what has no pack gets a plain description of its own.
-    place = files("operator_sre") / "packs" / f"{pack}.yaml"
-    return place.read_text("utf-8") if pack and place.is_file() else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from operator_protocols.errors import UsageError
 from operator_sre.app.discovery.discover import Proposal
-from operator_sre.app.discovery.kinds import pack_text
+from operator_sre.app.discovery.pack_copy import copy_pack
 from operator_sre.config import Config
 
 __all__ = ["WrittenSubjects", "describe", "entry_of", "write_subjects"]
@@ -97,10 +97,7 @@ def describe(proposal: Proposal) -> str:
     (place, *_) = proposal.places
     host, port = _split(place)
     if proposal.pack:
-        text = pack_text(proposal.pack)
-        for blank, value in (("NAME", proposal.name), ("HOST", host), ("PORT", str(port))):
-            text = text.replace(f"@{blank}@", value)
-        return text
+        return copy_pack(proposal)
     kind, why = proposal.kind, "; ".join(proposal.why)
     lines = [
         f"# {why}. docs/declarative.md explains every key.",

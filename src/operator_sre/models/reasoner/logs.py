@@ -40,7 +40,7 @@ _TRACES = re.compile(
     r"(incomplete|invalid length of) startup packet|the database system is (starting|shutting)"
     r"|the database system is not (yet )?accepting|rejected connection.*\bEOF\b"
     r"|unexpected EOF on client connection|first record does not look like a TLS"
-    r"|security attack detected|unsupported frontend protocol",
+    r"|security attack detected|unsupported frontend protocol|\bbroken pipe\b",
     re.I,
 )
 _FATAL = re.compile(

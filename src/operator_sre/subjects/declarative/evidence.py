@@ -114,13 +114,18 @@ class Evidence:
             reading_of(cause): shown
             for cause, shown in find_symptoms(seen.readings, problem, broken, named).items()
         }
-        found |= {reading_of("stopped_cleanly"): False, reading_of("not_started"): False}
+        by_pid_file = ("stopped_cleanly", "not_started", "port_occupied")
+        found |= {reading_of(cause): False for cause in by_pid_file}
         if is_connected(seen.readings):
             found[reading_of("cut_off")] = False
         if is_answering(seen.readings):
             found["reachable"] = True
-        else:
-            found |= await self._see_process(place)
+        process = await self._see_process(place) if broken else {}
+        if process and is_connected(seen.readings):
+            # Something accepts connections there: the process of its pid file, or a stranger.
+            found[reading_of("port_occupied")] = not process["pid_file.alive"]
+            process = {name: process[name] for name in ("pid_file.exists", "pid_file.alive")}
+        found |= process
         needs_log = target.log and any(cause.log for cause in self.causes)
         log = await self.logs.read(place) if needs_log else None
         return {**found, **see_causes(self.causes, target, observation, log)}

@@ -51,7 +51,7 @@ class CanaryProbe:
         readings: Readings = {"written": True, "returned": returned, "latency_ms": took_ms}
         if found.exit_code != 0:
             return up(readings, f"the read failed: {_last_line(found)}")
-        return up(readings, "" if returned else "what was written does not come back")
+        return up(readings, "" if returned else "the written word does not come back")
 
     async def _run(self, place: Place, command: Command, word: str) -> Result:
         shell = place.settings.shell
@@ -76,12 +76,12 @@ def _last_line(result: Result) -> str:
 
 
 def read_canary(table: Table, folder: str) -> CanaryProbe:
-    """The probe of a description. It writes, so somebody has to say that this is harmless."""
+    """The probe of a description. It writes, so the file has to say that this is harmless."""
     if not table.flag("reviewed"):
         raise table.wrong(
             "a canary writes.",
             "reviewed",
-            next_step="Write 'reviewed: true' if it writes only what is its own.",
+            next_step="Write 'reviewed: true' if it writes only data of its own.",
         )
     commands = [read_command(table, folder, key, known=(BLANK,)) for key in ("write", "read")]
     if f"{{{BLANK}}}" not in commands[0].argv:

@@ -47,7 +47,7 @@ class GrpcProbe:
 
         async def ask(address: Address) -> str:
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            options = [("grpc.enable_http_proxy", 0)]
+            options: list[tuple[str, int | str]] = [("grpc.enable_http_proxy", 0)]
             if place.access.tls:
                 if place.access.server_name:
                     options.append(("grpc.ssl_target_name_override", place.access.server_name))

@@ -110,19 +110,18 @@ class KafkaProbe:
     def _lag(self, client: AdminClient, timeout_s: float) -> int:
         """How many messages the group has not read yet."""
         from confluent_kafka import ConsumerGroupTopicPartitions
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        asked = client.list_consumer_group_offsets(
+        answers = client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=timeout_s
         )
         read = {
             (place.topic, place.partition): place
-            for place in asked[self.group].result(timeout_s).topic_partitions
+            for place in answers[self.group].result(timeout_s).topic_partitions
             if place.offset >= 0 and self.topic in ("", place.topic)
         }
-        ends = client.list_offsets(
-            {place: OffsetSpec.latest() for place in read.values()}, request_timeout=timeout_s
-        )
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        ends = client.list_offsets(dict.fromkeys(read.values(), newest), request_timeout=timeout_s)
         return sum(
             max(0, future.result(timeout_s).offset - read[place.topic, place.partition].offset)
             for place, future in ends.items()
