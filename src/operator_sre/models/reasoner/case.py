@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
@@ -54,10 +54,9 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `initial` is the belief before any reading, `before` the one before the last reading.
-    `patient` are the causes and targets for which waiting did not help. `failed` are failed
-    actions, each with the cause it was meant to resolve, and `outputs` is what they printed, read
-    like a log.
+    `before` is the belief before the last reading. `patient` are the causes and targets for which
+    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
+    and `outputs` is what they printed, read like a log.
     """
 
     briefing: Briefing
@@ -66,7 +65,6 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
-    initial: Belief = field(default_factory=lambda: Belief({}))
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -161,7 +159,7 @@ def case_from(ask: Ask) -> Case:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
             belief = belief.after(*seen).named(*seen)
-    before, initial = None, belief
+    before = None
     for reading in readings:
         seen = reading.probe, reading.target, reading.outcome
         before, belief = belief, belief.after(*seen).named(*seen)
@@ -172,7 +170,6 @@ def case_from(ask: Ask) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
-        initial=initial,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(outputs),
