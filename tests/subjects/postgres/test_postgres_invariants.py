@@ -210,6 +210,12 @@ def test_clients_are_no_servers() -> None:
             assert _findings(invariant, runs, dead, hidden) == {}
 
 
+def test_a_client_that_is_stopped_by_a_signal_does_not_run() -> None:
+    paused = Seen("c", {"kind": "client", "running": True, "paused": True})
+    (found,) = _findings(CLIENT_DOWN, paused).values()
+    assert (found.health, found.detail) == (Health.BROKEN, "the process is stopped (SIGSTOP)")
+
+
 def test_thresholds_are_options_and_invariants_can_be_ignored() -> None:
     limits = thresholds_of({"lag_s_max": 60, "user": "me", "ignore": ["dead_tuples"]})
     assert limits.lag_s_max == 60.0

@@ -16,6 +16,7 @@ __all__ = [
     "data_dir_of",
     "disk_room",
     "find_program",
+    "is_paused",
     "is_running",
     "log_bytes",
     "replace_text",
@@ -44,6 +45,15 @@ def is_running(process: Process) -> bool:
         return False
     whole = abs(apart_s - round(apart_s)) < FRACTION_S_MAX
     return state not in "ZX" and whole and abs(apart_s) < STEP_S_MAX + FRACTION_S_MAX
+
+
+def is_paused(process: Process) -> bool:
+    """It is stopped by a signal (SIGSTOP) and gets no CPU time."""
+    try:
+        text = Path(f"/proc/{process.pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] in (["T"], ["t"]) and is_running(process)
 
 
 def find_program(package: str, *parts: str, subject: str, program: str) -> Path:

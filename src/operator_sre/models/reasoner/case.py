@@ -154,15 +154,15 @@ def case_from(ask: Ask) -> Case:
     belief = first_belief(targets, briefing.targets, causes, symptoms).without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
-        belief = belief.told(target, word)
+        belief = belief.weigh_word(target, word)
     for output in outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
-            belief = belief.after(*seen).named(*seen)
+            belief = belief.after(*seen).favour_reason(*seen)
     before = None
     for reading in readings:
         seen = reading.probe, reading.target, reading.outcome
-        before, belief = belief, belief.after(*seen).named(*seen)
+        before, belief = belief, belief.after(*seen).favour_reason(*seen)
     return Case(
         briefing=briefing,
         readings=readings,

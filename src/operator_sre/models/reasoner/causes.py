@@ -76,7 +76,7 @@ _ANSWERS: Table = {"answers": 0.85, "closed": 0.11}
 _MUTE: Table = {"silent": 0.75, "closed": 0.17, "refused": 0.03, "answers": 0.04}
 _TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
 PREVENTED = 0.005
-NAMED_IN_LOG = 0.03
+NAMED_IN_LOG = 0.01
 _FELL: Table = {"dead": 0.96, "unknown": 0.02, "starting": 0.012}
 _REFUSES: Table = {"refused": 0.97, "answers": 0.004, "closed": 0.004, "silent": 0.012}
 
@@ -334,14 +334,14 @@ GENERIC: tuple[Cause, ...] = (
     Cause(  # only people know which files may be deleted
         name="disk_full",
         sentence="the disk of its data directory is full",
-        prior=0.04,
+        prior=0.06,
         predicts=_predicts(
-            process={"alive": 0.7, "dead": 0.25, "starting": 0.02},
-            port={"answers": 0.6, "refused": 0.25, "closed": 0.07, "silent": 0.06},
-            sockets={"listening": 0.6, "deaf": 0.25, "waiting": 0.1},
+            process={"alive": 0.55, "dead": 0.4, "starting": 0.03},
+            port={"answers": 0.45, "refused": 0.4, "closed": 0.07, "silent": 0.06},
+            sockets={"listening": 0.45, "deaf": 0.4, "waiting": 0.1},
             disk={"full": 0.96, "unknown": 0.03},
-            limits={"room": 0.7, "unknown": 0.28},
-            log={"no_space": 0.6, "errors": 0.2, "quiet": 0.1, "ended": 0.05},
+            limits={"room": 0.55, "unknown": 0.43},
+            log={"no_space": 0.5, "errors": 0.2, "quiet": 0.2, "ended": 0.05},
             words={"no_space": 0.6, "nothing": 0.15, "refused": 0.1, "silence": 0.05},
         ),
     ),

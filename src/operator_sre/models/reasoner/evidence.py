@@ -39,7 +39,7 @@ LEAST = 1e-6
 FACTS, FACT = ("process", "disk", "limits"), 2.0
 RARELY_SHOWN = 0.2  # of the causes that are possible at a target
 OBSERVED = "observation"  # the source of changes that only a check has noticed
-SET = ("setting_", "version")  # readings that change only where somebody changes them
+SET = ("setting_", "version")  # readings that change only where someone changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
@@ -54,8 +54,8 @@ class Weighing:
 def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     """All that was observed: the most telling first, so that three lines make the case.
 
-    These are the reading that tells most, what somebody changed, and what a check found, or
-    another reading where the finding only says that nobody answers.
+    These are the reading that tells most, a change before the failure, and what a check found, or
+    another reading where the finding only says that there is no answer.
     """
     seq = case.briefing.observation_seq
     violations = sorted(
@@ -70,7 +70,7 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    # What somebody set comes before what followed from it, and what is near before the rest.
+    # A cause comes before its consequence, and what is near before the rest.
     near = {leader.target, *(each.target for each in violations)}
     ordered = sorted(
         case.briefing.changes,
@@ -103,7 +103,7 @@ def _list_shown(case: Case, leader: Suspect) -> list[str]:
 
 
 def is_made(change: Change) -> bool:
-    """Whether somebody made it: what only a check noticed is often a consequence."""
+    """Whether someone made it: what only a check noticed is often a consequence."""
     return change.source != OBSERVED or change.name.startswith(SET)
 
 
@@ -120,7 +120,7 @@ def report_parts(case: Case, leader: Suspect) -> str:
 
 
 def report_change(case: Case, target: str) -> str:
-    """What somebody changed at the target before, as a sentence; "" for nothing."""
+    """The nearest change at the target, as a sentence; "" for none."""
     made = [each for each in case.briefing.changes if each.target == target and is_made(each)]
     return f" Before that, {describe_change(made[0])}." if made else ""
 
@@ -202,7 +202,7 @@ def _rate(case: Case, reading: Reading, leader: Suspect, *, is_printed: bool) ->
     elsewhere = reading.target != leader.target
     if is_printed:
         return elsewhere, -math.inf
-    # That a process is young follows from what somebody did.
+    # That a process is young follows from an action.
     if reading.outcome in ("unknown", "starting"):
         return elsewhere, 0.0
     healthy = HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)

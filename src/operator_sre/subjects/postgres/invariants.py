@@ -409,6 +409,8 @@ def _judge_client(seen: Seen) -> Opinion:
     running = seen.readings.get("running")
     if running is None:
         return unseen(seen)
+    if running and seen.readings.get("paused"):
+        return broken("the process is stopped (SIGSTOP)")
     return WELL if running else broken("the process is not running")
 
 

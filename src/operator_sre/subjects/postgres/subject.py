@@ -11,7 +11,13 @@ from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, ObservationError
 from operator_protocols.kit.client import ErrorRates
-from operator_protocols.kit.machine import data_dir_of, disk_room, is_running, log_bytes
+from operator_protocols.kit.machine import (
+    data_dir_of,
+    disk_room,
+    is_paused,
+    is_running,
+    log_bytes,
+)
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.postgres.canary import (
@@ -78,6 +84,7 @@ class Postgres(BaseSubject):
             # A client is not asked anything: its process runs, or its state is unknown.
             if target.process is None:
                 return Seen(target.name, readings, "its process is unknown")
+            readings["paused"] = is_paused(target.process)
             return Seen(target.name, {**readings, "running": is_running(target.process)})
         if target.kind != SERVER:
             return see_stranger(target)
