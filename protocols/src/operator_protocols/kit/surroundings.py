@@ -33,7 +33,7 @@ BESIDE_MAX = 30
 PORTS_EVERY = 20  # surveys after which a process without ports is asked again
 # What servers make and remove all the time.
 _PASSING = re.compile(
-    r"\.(pid|lock|sock|log|tmp|new|swp|opts)\b|temp|tmp|^\.s\.|^core\b|\.log$", re.I
+    r"\.(pid|lock|sock|log|tmp|new|swp|opts|init)\b|cache|temp|tmp|^\.s\.|^core\b|\.log$", re.I
 )
 _LINE = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*(?:[=:]\s*|\s+)(\S.*?)\s*$")
 _LIMITS = re.compile(
