@@ -24,6 +24,7 @@ from operator_sre.models.reasoner.causes import (
     ENDING,
     GENERIC,
     LIKE,
+    NAMED_IN_LOGS,
     NEEDS_FAILURE,
     VAGUE,
 )
@@ -185,7 +186,7 @@ def _list_causes(briefing: Briefing) -> list[Cause]:
         if cause.name in hidden:
             continue
         models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
-        if cause.name in ENDING:
+        if cause.name in ENDING | NAMED_IN_LOGS:
             dead = [each for each in briefing.causes if each.name == DEAD]
             models = [Cause("", "", 0.0, kinds=each.kinds) for each in dead]
         causes += [

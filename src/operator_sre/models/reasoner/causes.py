@@ -20,6 +20,7 @@ __all__ = [
     "ENDING",
     "GENERIC",
     "LIKE",
+    "NAMED_IN_LOGS",
     "NEEDS_FAILURE",
     "NEEDS_OTHERS",
     "PATIENCE",
@@ -38,14 +39,10 @@ VAGUE = frozenset({"wrong_answer"})
 DEAD = "process_dead"
 # Causes that show only after a start did not help.
 NEEDS_FAILURE = frozenset({"start_fails"})
-# Causes that end a process or leave it running. Where they end it, they break and show what the
-# cause of a dead process does.
-ENDING = frozenset(
-    {
-        *("data_unusable", "data_missing", "files_denied", "limit_reached"),
-        *("disk_full", "memory_used_up", "files_used_up"),
-    }
-)
+# Causes that end a process or leave it running. Where one of ENDING ends it, it breaks and shows
+# what the cause of a dead process does; what a log names needs no such help.
+ENDING = frozenset({"disk_full"})
+NAMED_IN_LOGS = frozenset({"data_unusable", "data_missing", "files_denied", "limit_reached"})
 # A subject that describes the cause on the right describes by it where the left one can be, and
 # what that breaks and shows.
 LIKE: Mapping[str, str] = {
@@ -95,7 +92,7 @@ def _named_in_log(name: str, sentence: str, reason: str) -> Cause:
         prior=NAMED_IN_LOG,
         predicts=_predicts(
             process={"dead": 0.55, "alive": 0.38, "starting": 0.04},
-            port={"refused": 0.5, "answers": 0.25, "closed": 0.15, "silent": 0.08},
+            port={"refused": 0.65, "answers": 0.1, "closed": 0.15, "silent": 0.08},
             sockets={"deaf": 0.5, "listening": 0.3, "waiting": 0.15},
             limits={"unknown": 0.55, "room": 0.42},
             log={reason: 0.9, **_DECISIVE_LOG},
