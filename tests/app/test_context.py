@@ -56,6 +56,19 @@ def _changes(*looks: Observation) -> tuple[Change, ...]:
     return changes_of(looks, ["node-1"], SINCE, lambda text: text.replace("hunter2", "[...]"))
 
 
+def test_what_observations_noted_comes_first_and_of_the_first_target_what_is_nearest() -> None:
+    def change(target: str, name: str, second: float) -> Change:
+        return Change(target, name, "1", "2", NOON + timedelta(seconds=second), "settings")
+
+    noted = [change("node-2", "near", 15), change("node-1", "far", 2), change("node-1", "near", 14)]
+    found = changes_of([], ["node-1", "node-2"], SINCE, str, noted=noted)
+    assert [(each.target, each.name) for each in found] == [
+        ("node-1", "near"),
+        ("node-1", "far"),
+        ("node-2", "near"),
+    ]
+
+
 def test_a_setting_that_differs_since_the_failure_is_a_change() -> None:
     looks = [
         _look(0, version="1.0", setting_mode="revision", setting_quota=8),

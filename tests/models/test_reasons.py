@@ -9,13 +9,26 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.change import Change
-from operator_protocols.domain.observation import Trouble
-from operator_protocols.domain.run import Ask, Budget
+from operator_protocols.domain.observation import Observation, Seen, Trouble
+from operator_protocols.domain.run import Act, Ask, Budget, Step
+from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.reasoner.case import case_from
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
-from tests.models.world import CUT, DEAD, DEAF, HUNG, WELL, State, World, briefing
+from tests.models.world import (
+    CUT,
+    DEAD,
+    DEAF,
+    HUNG,
+    PAUSED,
+    SHOP,
+    TAKEN,
+    WELL,
+    State,
+    World,
+    briefing,
+)
 
 REFUSED = replace(violation("node-1"), trouble=Trouble.REFUSED, detail="127.0.0.1:8001: refused")
 
@@ -171,3 +184,89 @@ async def test_a_change_at_the_blamed_target_is_among_the_first_evidence() -> No
     assert any(text.startswith("node-1: setting_mode changed from 'revision'") for text in first)
     every = [evidence.sentence for evidence in world.diagnoses[0].evidence]
     assert any(text.startswith("store: setting_mode changed") for text in every)
+
+
+@pytest.mark.asyncio
+async def test_what_a_server_or_a_file_shows_as_changed_comes_before_what_followed_from_it() -> (
+    None
+):
+    changes = (
+        Change("node-1", "role", "leader", "follower", NOON, "observation"),
+        Change("node-1", "port in node.conf", "8001", "9001", NOON, "settings"),
+    )
+    world = World(_shop(DEAD), replace(briefing(), changes=changes))
+    await world.live(Reasoner())
+    diagnosis = world.diagnoses[0]
+    assert diagnosis.evidence[1].sentence.startswith("node-1: port in node.conf changed")
+    assert "Before that, node-1: port in node.conf changed from '8001'" in diagnosis.summary
+
+
+@pytest.mark.asyncio
+async def test_the_reading_that_tells_rivals_apart_is_among_the_first_lines() -> None:
+    world = World(_shop(TAKEN))
+    await world.live(Reasoner())
+    (diagnosis,) = world.diagnoses
+    assert diagnosis.cause == "port_occupied"
+    lines = [evidence.sentence for evidence in diagnosis.evidence[:3]]
+    assert any("answers" in line for line in lines)
+
+
+@pytest.mark.asyncio
+async def test_all_is_asked_before_a_person_is_called() -> None:
+    world = World(_shop(TAKEN))
+    await world.live(Reasoner())
+    asked = {
+        call.command.split()[0]
+        for answer in world.answers
+        for call in answer.calls
+        if isinstance(call, Action)
+    }
+    assert {"ps", "tail", "df", "cat", "ss"} <= asked
+
+
+@pytest.mark.asyncio
+async def test_the_parts_of_what_has_no_process_are_asked() -> None:
+    members = tuple(replace(each, depends_on=("cluster",)) for each in SHOP)
+    lost = replace(violation("cluster"), detail="quorum lost", trouble=Trouble.QUORUM)
+    seen = (Seen("node-1", {"reachable": False}), Seen("node-2", {"reachable": True}))
+    told = replace(
+        briefing(lost, targets=(*members, Target("cluster", "cluster"))),
+        observation=Observation("shop", NOON, seen),
+    )
+    world = World(_shop(PAUSED), told)
+    await world.live(Reasoner())
+    (diagnosis,) = world.diagnoses
+    assert (diagnosis.target, world.done) == ("cluster", [])
+    assert "node-1: the process is stopped (state T)" in diagnosis.summary
+    assert diagnosis.evidence[0].sentence.startswith("node-1: the process is stopped")
+
+
+def test_what_ends_a_process_breaks_what_a_dead_process_breaks() -> None:
+    dead = Cause(
+        "process_dead", "it is gone", 0.5, breaks=("store_reachable",), shows={"up": False}
+    )
+    told = replace(
+        briefing(causes=(dead,)),
+        observation=Observation("shop", NOON, (Seen("node-1", {"up": False}),)),
+    )
+    full = _reading("df -Pk /var/lib/node-1", "tmpfs 65536 65536 0 100% /var/lib/node-1\n")
+    gone = _reading("ps -o pid= -p 4711", "", exit_code=1)
+    space = _reading("tail -n 200 x", "ERROR write: No space left on device\n")
+    belief = case_from(Ask(told, (gone, full, space), Budget())).belief
+    assert belief.rank()[0][0].cause.name == "disk_full"
+
+
+def _reading(command: str, printed: str, *, exit_code: int = 0) -> Step:
+    action = Action.shell(command, target="node-1", reasoning="to know")
+    return Step(Act(action), Result(Outcome.RAN, exit_code, printed))
+
+
+def test_what_is_said_of_another_target_does_not_rule_a_cause_out() -> None:
+    denied = replace(violation("store"), trouble=Trouble.CREDENTIAL, detail="login rejected")
+    causes = {
+        violations: case_from(Ask(briefing(*violations), (), Budget())).belief.rank()[0][0]
+        for violations in ((denied,), (denied, REFUSED))
+    }
+    assert {(suspect.cause.name, suspect.target) for suspect in causes.values()} == {
+        ("credential_refused", "store")
+    }

@@ -13,7 +13,7 @@ from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.kit.access import addresses_of, authority, authorize, sentence_of
-from operator_protocols.kit.resp import ErrorReply, ProtocolError, Wire, open_wire
+from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.script import ExecuteScript
@@ -34,6 +34,7 @@ from operator_sre.subjects.ratelimiter.stores import (
     Sample,
     StoreReport,
     command,
+    configured_of,
     observe_store,
     password_of,
     role_of,
@@ -359,3 +360,14 @@ def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -
     assert all("PASSWORD" not in text for one in spec.processes for text in one.files.values())
     assert server_path() in spec.processes[0].argv
     assert "escalate" in KNOWLEDGE.notes
+
+
+def test_settings_and_accounts_of_a_store_are_told_without_secrets() -> None:
+    settings: list[Reply] = ["maxmemory", "0", "requirepass", "hunter2"]
+    found = configured_of(settings, ["user default on sanitize-payload #ab12 ~* &* +@all"])
+    assert found is not None
+    assert found["setting maxmemory"] == "0"
+    assert found["account default"].startswith("on sanitize-payload (secret ")
+    assert "hunter2" not in str(found)
+    assert "ab12" not in str(found)
+    assert configured_of(ErrorReply("NOPERM"), None) is None

@@ -59,7 +59,9 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
         needs = {need for name in broken for need in dependencies_of(name, known)}
         names = [*broken, *sorted(needs.difference(broken))]
-        everyone = {target.name for target in known}
+        noted = _noted_changes(app.store.observations, ticket.subject)
+        # A subject may have parts that its description does not list, as a cluster is.
+        everyone = {*(target.name for target in known), *(change.target for change in noted)}
         looks = _sample_looks(app.store.observations, app.clock, ticket.subject, len(known))
         since = min((violation.since for violation in ticket.violations), default=ticket.opened_at)
         return Context(
@@ -70,7 +72,7 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
                 [*names, *sorted(everyone.difference(names))],
                 since,
                 redact[0],
-                noted=_noted_changes(app.store.observations, ticket.subject),
+                noted=noted,
             ),
         )
 

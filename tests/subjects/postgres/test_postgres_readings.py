@@ -17,6 +17,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.subjects.postgres.readings import (
     Scans,
     compare,
+    configured_of,
     differs,
     rates,
     readings_of,
@@ -203,3 +204,16 @@ def test_whoever_is_not_the_only_primary_knows() -> None:
     two = compare([Seen("a", PRIMARY), Seen("b", PRIMARY), Seen("c", REPLICA)])
     assert [one.readings["another_writes"] for one in two] == [True, True, False]
     assert compare([Seen("a", PRIMARY)])[0].readings["another_writes"] is False
+
+
+def test_what_is_configured_is_told_by_name_without_secrets() -> None:
+    parts = {
+        "setting": {"work_mem": "4096", "primary_conninfo": "password=hunter2"},
+        "account": {"app": "may log in"},
+        "schema": None,
+    }
+    found = configured_of({"configured": parts})
+    assert found is not None
+    assert (found["setting work_mem"], found["account app"]) == ("4096", "may log in")
+    assert "hunter2" not in str(found)
+    assert configured_of({}) is None

@@ -90,6 +90,7 @@ async def _refusal(port: int | None, *, timeout_s: float = 30.0, **more: object)
     [
         ("53300", "lo siento, ya hay demasiados clientes", Refusal.FULL),
         ("53300", "sorry, too many clients already", Refusal.FULL),
+        ("53300", 'too many connections for role "app"', Refusal.DENIED),
         ("57P03", "das Datenbanksystem startet", Refusal.NOT_NOW),
         ("28P01", "authentification par mot de passe", Refusal.DENIED),
         ("28000", "no pg_hba.conf entry", Refusal.DENIED),

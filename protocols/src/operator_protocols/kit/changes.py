@@ -68,7 +68,7 @@ class ChangeLog:
 def hide_secret(name: str, value: str) -> str:
     """The value of a setting; of a secret only a mark, which differs when the secret does.
 
-    The mark is salted anew in each process, so that nobody can search for the secret by it.
+    Each process has its own salt, so that no one can search for the secret by its mark.
     """
     if not value or not _SECRET.search(name):
         return value

@@ -33,7 +33,7 @@ BESIDE_MAX = 30
 PORTS_EVERY = 20  # surveys after which a process without ports is asked again
 # What servers make and remove all the time.
 _PASSING = re.compile(
-    r"\.(pid|lock|sock|log|tmp|new|swp|opts)\b|temp|tmp|^\.s\.|^core\b|\.log$", re.I
+    r"\.(pid|lock|sock|log|tmp|new|swp|opts|init)\b|cache|temp|tmp|^\.s\.|^core\b|\.log$", re.I
 )
 _LINE = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*(?:[=:]\s*|\s+)(\S.*?)\s*$")
 _LIMITS = re.compile(
@@ -87,13 +87,13 @@ class Surroundings:
             with contextlib.suppress(OSError, ValueError):
                 self._configs[target.name] = tuple(_list_named_files(target.process))
         named = (*self._configs.get(target.name, ()), *_list_files_beside(target))
+        place = data_dir_of(target) if target.data_dir else None
         with contextlib.suppress(OSError, ValueError):
-            files = self._survey_files(target, named, running=running)
+            files = self._survey_files(target.name, place, named, running=running)
             if files is not None:
                 found["files"] = files
         configs = dict.fromkeys(named)
-        if (known := self._known.get(target.name)) is not None:
-            place = data_dir_of(target)
+        if place is not None and (known := self._known.get(target.name)) is not None:
             configs |= dict.fromkeys(place / name for name in known.configs)
         settings = self._read_settings(
             path for path in configs if path.suffix.lower() in CONFIG_SUFFIXES
@@ -103,23 +103,22 @@ class Surroundings:
         return found
 
     def _survey_files(
-        self, target: Target, named: Iterable[Path], *, running: bool
+        self, target: str, place: Path | None, named: Iterable[Path], *, running: bool
     ) -> dict[str, str] | None:
         """The owner, mode and kind of every file; None where they cannot be compared."""
         states = {path.name: _survey_file(str(path), _File()) or "removed" for path in named}
-        if not target.data_dir:
+        if place is None:
             return states or None
-        place = data_dir_of(target)
         try:
             here = place.stat()
         except FileNotFoundError:
             return None
         root = here.st_dev, here.st_ino
-        known = self._known.get(target.name)
+        known = self._known.get(target)
         if known is None or (known.root != root and running):
             files = {name: _File() for name in _list_files(place)}
             configs = tuple(name for name in files if name.lower().endswith(CONFIG_SUFFIXES))
-            known = self._known[target.name] = _Known(root, files, configs)
+            known = self._known[target] = _Known(root, files, configs)
         elif known.root != root:
             return None  # its volume is mounted only while it runs
         gone = []

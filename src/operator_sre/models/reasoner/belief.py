@@ -81,7 +81,7 @@ class Belief:
             }
         )
 
-    def told(self, target: str, word: str) -> Belief:
+    def weigh_word(self, target: str, word: str) -> Belief:
         """The belief after the findings named this trouble at a target.
 
         What is wrong with another target may have a cause of its own.
@@ -97,7 +97,7 @@ class Belief:
             }
         )
 
-    def named(self, probe: str, target: str, outcome: str) -> Belief:
+    def favour_reason(self, probe: str, target: str, outcome: str) -> Belief:
         """The belief where a log names a reason: that outweighs what a cause is known to break."""
         if probe != "log" or outcome not in STRONG_REASONS:
             return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
@@ -25,6 +25,7 @@ from operator_sre.models.reasoner.causes import (
     ENDING,
     GENERIC,
     LIKE,
+    NAMED_IN_LOGS,
     NEEDS_FAILURE,
     VAGUE,
 )
@@ -55,11 +56,10 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `initial` is the belief before any reading, `before` the one before the last reading.
-    `patient` are the causes and targets for which waiting did not help. `failed` are failed
-    actions, each with the cause it was meant to resolve, and `outputs` is what they printed, read
-    like a log. `about` are the targets whose violations are explained together; empty for all of
-    the ticket.
+    `before` is the belief before the last reading. `patient` are the causes and targets for which
+    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
+    and `outputs` is what they printed, read like a log. `about` are the targets whose violations
+    are explained together; empty for all of the ticket.
     """
 
     briefing: Briefing
@@ -68,7 +68,6 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
-    initial: Belief = field(default_factory=lambda: Belief({}))
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -189,15 +188,15 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *complaints):
-        belief = belief.told(target, word)
+        belief = belief.weigh_word(target, word)
     for output in outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
-            belief = belief.after(*seen).named(*seen)
-    before, initial = None, belief
+            belief = belief.after(*seen).favour_reason(*seen)
+    before = None
     for reading in readings:
         seen = reading.probe, reading.target, reading.outcome
-        before, belief = belief, belief.after(*seen).named(*seen)
+        before, belief = belief, belief.after(*seen).favour_reason(*seen)
     return Case(
         briefing=briefing,
         readings=readings,
@@ -205,7 +204,6 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
-        initial=initial,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(outputs),
@@ -223,7 +221,7 @@ def _list_causes(briefing: Briefing) -> list[Cause]:
         if cause.name in hidden:
             continue
         models = [each for each in briefing.causes if each.name == LIKE.get(cause.name)]
-        if cause.name in ENDING:
+        if cause.name in ENDING | NAMED_IN_LOGS:
             dead = [each for each in briefing.causes if each.name == DEAD]
             models = [Cause("", "", 0.0, kinds=each.kinds) for each in dead]
         causes += [

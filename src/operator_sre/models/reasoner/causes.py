@@ -20,6 +20,7 @@ __all__ = [
     "ENDING",
     "GENERIC",
     "LIKE",
+    "NAMED_IN_LOGS",
     "NEEDS_FAILURE",
     "NEEDS_OTHERS",
     "PATIENCE",
@@ -38,14 +39,10 @@ VAGUE = frozenset({"wrong_answer"})
 DEAD = "process_dead"
 # Causes that show only after a start did not help.
 NEEDS_FAILURE = frozenset({"start_fails"})
-# Causes that end a process or leave it running. Where they end it, they break and show what the
-# cause of a dead process does.
-ENDING = frozenset(
-    {
-        *("data_unusable", "data_missing", "files_denied", "limit_reached"),
-        *("disk_full", "memory_used_up", "files_used_up"),
-    }
-)
+# Causes that end a process or leave it running. Where one of ENDING ends it, it breaks and shows
+# what the cause of a dead process does; what a log names needs no such help.
+ENDING = frozenset({"disk_full"})
+NAMED_IN_LOGS = frozenset({"data_unusable", "data_missing", "files_denied", "limit_reached"})
 # A subject that describes the cause on the right describes by it where the left one can be, and
 # what that breaks and shows.
 LIKE: Mapping[str, str] = {
@@ -76,7 +73,7 @@ _ANSWERS: Table = {"answers": 0.85, "closed": 0.11}
 _MUTE: Table = {"silent": 0.75, "closed": 0.17, "refused": 0.03, "answers": 0.04}
 _TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
 PREVENTED = 0.005
-NAMED_IN_LOG = 0.03
+NAMED_IN_LOG = 0.01
 _FELL: Table = {"dead": 0.96, "unknown": 0.02, "starting": 0.012}
 _REFUSES: Table = {"refused": 0.97, "answers": 0.004, "closed": 0.004, "silent": 0.012}
 
@@ -95,7 +92,7 @@ def _named_in_log(name: str, sentence: str, reason: str) -> Cause:
         prior=NAMED_IN_LOG,
         predicts=_predicts(
             process={"dead": 0.55, "alive": 0.38, "starting": 0.04},
-            port={"refused": 0.5, "answers": 0.25, "closed": 0.15, "silent": 0.08},
+            port={"refused": 0.65, "answers": 0.1, "closed": 0.15, "silent": 0.08},
             sockets={"deaf": 0.5, "listening": 0.3, "waiting": 0.15},
             limits={"unknown": 0.55, "room": 0.42},
             log={reason: 0.9, **_DECISIVE_LOG},
@@ -334,14 +331,14 @@ GENERIC: tuple[Cause, ...] = (
     Cause(  # only people know which files may be deleted
         name="disk_full",
         sentence="the disk of its data directory is full",
-        prior=0.04,
+        prior=0.06,
         predicts=_predicts(
-            process={"alive": 0.7, "dead": 0.25, "starting": 0.02},
-            port={"answers": 0.6, "refused": 0.25, "closed": 0.07, "silent": 0.06},
-            sockets={"listening": 0.6, "deaf": 0.25, "waiting": 0.1},
+            process={"alive": 0.55, "dead": 0.4, "starting": 0.03},
+            port={"answers": 0.45, "refused": 0.4, "closed": 0.07, "silent": 0.06},
+            sockets={"listening": 0.45, "deaf": 0.4, "waiting": 0.1},
             disk={"full": 0.96, "unknown": 0.03},
-            limits={"room": 0.7, "unknown": 0.28},
-            log={"no_space": 0.6, "errors": 0.2, "quiet": 0.1, "ended": 0.05},
+            limits={"room": 0.55, "unknown": 0.43},
+            log={"no_space": 0.5, "errors": 0.2, "quiet": 0.2, "ended": 0.05},
             words={"no_space": 0.6, "nothing": 0.15, "refused": 0.1, "silence": 0.05},
         ),
     ),

@@ -35,9 +35,11 @@ POSSIBLE = 0.05  # candidates from this probability on are listed where no cause
 ABNORMAL = 0.05
 TELLS = 1.2  # a reading whose score is above this is telling
 LEAST = 1e-6
+# What a process, its disk and its limits are is a fact that needs no interpretation.
+FACTS, FACT = ("process", "disk", "limits"), 2.0
 RARELY_SHOWN = 0.2  # of the causes that are possible at a target
 OBSERVED = "observation"  # the source of changes that only a check has noticed
-SET = ("setting_", "version")  # readings that change only where somebody changes them
+SET = ("setting_", "version")  # readings that change only where someone changes them
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
@@ -52,8 +54,8 @@ class Weighing:
 def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     """All that was observed: the most telling first, so that three lines make the case.
 
-    These are the reading that tells most, what somebody changed, and what a check found, or
-    another reading where the finding only says that nobody answers.
+    These are the reading that tells most, a change before the failure, and what a check found, or
+    another reading where the finding only says that there is no answer.
     """
     seq = case.briefing.observation_seq
     violations = sorted(
@@ -68,7 +70,7 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    # What somebody set comes before what followed from it, and what is near before the rest.
+    # A cause comes before its consequence, and what is near before the rest.
     near = {leader.target, *(each.target for each in violations)}
     ordered = sorted(
         case.briefing.changes,
@@ -81,7 +83,9 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
     shown = [Evidence(text, seq) for text in _list_shown(case, leader)]
-    first = [*telling[:1], *made[:1], *(() if is_plain else findings[:1]), *telling[1:2]]
+    is_near = is_plain or any(is_made(each) for each in ordered if each.target == leader.target)
+    first = [*telling[:1], *(made[:1] if is_near else ())]
+    first += [*(() if is_plain else findings[:1]), *telling[1:2]]
     lines = (*first, *shown[:1], *made[1:2], *findings, *shown, *changes, *telling, *rest)
     return tuple(dict.fromkeys(lines))
 
@@ -89,7 +93,7 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
 def _list_shown(case: Case, leader: Suspect) -> list[str]:
     """What the observation shows of the leading cause that few other causes would."""
     readings = case.briefing.observation.of(leader.target).readings
-    others = [suspect.cause for suspect in case.initial.weights if suspect.target == leader.target]
+    others = [suspect.cause for suspect in case.belief.weights if suspect.target == leader.target]
     found = []
     for name, value in leader.cause.shows.items():
         same = sum(cause.shows.get(name) == value for cause in others)
@@ -99,7 +103,7 @@ def _list_shown(case: Case, leader: Suspect) -> list[str]:
 
 
 def is_made(change: Change) -> bool:
-    """Whether somebody made it: what only a check noticed is often a consequence."""
+    """Whether someone made it: what only a check noticed is often a consequence."""
     return change.source != OBSERVED or change.name.startswith(SET)
 
 
@@ -116,7 +120,7 @@ def report_parts(case: Case, leader: Suspect) -> str:
 
 
 def report_change(case: Case, target: str) -> str:
-    """What somebody changed at the target before, as a sentence; "" for nothing."""
+    """The nearest change at the target, as a sentence; "" for none."""
     made = [each for each in case.briefing.changes if each.target == target and is_made(each)]
     return f" Before that, {describe_change(made[0])}." if made else ""
 
@@ -198,31 +202,28 @@ def _rate(case: Case, reading: Reading, leader: Suspect, *, is_printed: bool) ->
     elsewhere = reading.target != leader.target
     if is_printed:
         return elsewhere, -math.inf
-    # That a process is young follows from what somebody did.
+    # That a process is young follows from an action.
     if reading.outcome in ("unknown", "starting"):
         return elsewhere, 0.0
     healthy = HEALTHY[reading.probe].get(reading.outcome, ABNORMAL)
     if reading.outcome in REASONS and reading.outcome not in WEAK_REASONS:
         return elsewhere, math.log(healthy)
-    expected, rival = (
-        max(LEAST, chance)
-        for chance in (
-            likelihood(leader, reading.probe, reading.target, reading.outcome),
-            _expect_without(case, leader, reading),
-        )
-    )
-    return elsewhere, -max(-math.log(healthy) / 2, math.log(expected / rival))
+    expected = max(LEAST, likelihood(leader, reading.probe, reading.target, reading.outcome))
+    told_apart = math.log(expected / _expect_without(case, leader, reading))
+    fact = FACT if reading.probe in FACTS else 0.0
+    return elsewhere, -max(fact - math.log(healthy) / 2, told_apart)
 
 
 def _expect_without(case: Case, leader: Suspect, reading: Reading) -> float:
-    """How likely a reading was before anything was asked, if the cause is another one here."""
+    """How likely a reading would have been by all other evidence, were the cause another one."""
     others = [
-        (weight, likelihood(suspect, reading.probe, reading.target, reading.outcome))
-        for suspect, weight in case.initial.weights.items()
-        if suspect.cause.name != leader.cause.name and suspect.target == leader.target
+        (weight, max(LEAST, likelihood(suspect, reading.probe, reading.target, reading.outcome)))
+        for suspect, weight in case.belief.weights.items()
+        if suspect is not leader and weight > 0
     ]
-    total = sum(weight for weight, _ in others)
-    return sum(weight * each for weight, each in others) / total if total else 1.0
+    # Each weight has been multiplied by the likelihood of this reading.
+    total = sum(weight / chance for weight, chance in others)
+    return max(LEAST, sum(weight for weight, _ in others) / total) if total else 1.0
 
 
 def _cite(reading: Reading) -> Evidence:

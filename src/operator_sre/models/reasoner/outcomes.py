@@ -71,7 +71,7 @@ HEALTHY: Mapping[str, Mapping[str, float]] = {
         "unknown": 0.03,
     },
     "limits": {"room": 0.94, "files": 0.005, "memory": 0.005, "unknown": 0.05},
-    "disk": {"room": 0.96, "full": 0.01, "unknown": 0.03},
+    "disk": {"room": 0.968, "full": 0.002, "unknown": 0.03},
     WORDS: {
         "nothing": 0.46,
         "refused": 0.15,

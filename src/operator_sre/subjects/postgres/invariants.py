@@ -422,7 +422,7 @@ CLIENT_DOWN = PartInvariant(
 def _judge_paused_client(seen: Seen) -> Opinion:
     if not seen.readings.get("running"):
         return unseen(seen)
-    return broken("the process is stopped by a signal") if seen.readings.get("paused") else WELL
+    return broken("the process is stopped (SIGSTOP)") if seen.readings.get("paused") else WELL
 
 
 CLIENT_PAUSED = PartInvariant(

@@ -154,7 +154,7 @@ def readings_of(answers: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def configured_of(answers: Mapping[str, Any]) -> dict[str, str] | None:
-    """Settings that somebody has set, accounts and databases, by name; None where unknown."""
+    """Settings without their default, accounts and databases, by name; None where unknown."""
     parts = answers.get("configured")
     if not isinstance(parts, Mapping):
         return None

@@ -154,8 +154,8 @@ SELECT jsonb_build_object('pending', (
         SELECT name FROM pg_settings WHERE pending_restart ORDER BY name LIMIT 20) few))
 """
 
-# What somebody has set, and the accounts. A secret is not among what a role may read here, but for
-# that in the connection of a replica.
+# Settings without their default, and the accounts. The only secret that a role may read here is in
+# the connection of a replica.
 _CONFIGURED = """
 SELECT jsonb_build_object(
     'setting', (

@@ -28,6 +28,7 @@ __all__ = [
     "Sample",
     "StoreReport",
     "command",
+    "configured_of",
     "observe_store",
     "password_of",
     "role_of",
@@ -58,7 +59,7 @@ ERROR_KINDS = {
     "OOM": "no_space",
     "MISCONF": "no_space",
 }
-# What a sentinel was told of its primary.
+# Settings of a sentinel for its primary.
 _WATCHED = ("quorum", "down-after-milliseconds", "failover-timeout", "parallel-syncs")
 ROLES = {"master": "primary", "slave": "replica"}
 # A store that answers with one of these is up. The first ones do not let us in; all but LOADING
@@ -182,7 +183,7 @@ async def _look(
         Seen(target.name, readings),
         now_us,
         errors=_errors_in(info),
-        configured=_read_configured(settings, accounts),
+        configured=configured_of(settings, accounts),
     )
     found.append(report)
     if readings.get("role") == "primary":
@@ -240,7 +241,7 @@ def _errors_in(info: Reply) -> dict[str, int]:
     return found if lines else {}
 
 
-def _read_configured(settings: Reply, accounts: Reply) -> dict[str, str] | None:
+def configured_of(settings: Reply, accounts: Reply) -> dict[str, str] | None:
     """Every setting and account, without secrets; None where it does not show them."""
     if not isinstance(settings, list):
         return None
