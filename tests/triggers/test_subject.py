@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,7 +14,7 @@ from operator_protocols.domain.observation import Finding, Observation, Seen, Tr
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Alerts, Invariant, Subject
-from operator_sre.monitor.monitor import run_check
+from operator_sre.monitor.monitor import advance, run_check, violations_of
 from operator_sre.triggers.subject import (
     AlertedSubject,
     AlertInvariant,
@@ -119,11 +120,21 @@ async def test_an_alert_that_our_own_look_does_not_confirm_says_so(
 
 @pytest.mark.parametrize(
     ("up", "health"),
-    [(True, Health.HEALTHY), (False, Health.BROKEN), (None, Health.UNKNOWN)],
+    [(True, Health.HEALTHY), (False, Health.UNKNOWN), (None, Health.UNKNOWN)],
 )
 async def test_when_it_is_over_our_own_look_decides(up: bool | None, health: Health) -> None:
     shop = Shop({"node-1": up, "node-2": not up})
     assert (await _found(_with(shop, _over(alert()))))[ALERT] is health
+
+
+async def test_an_alert_that_ended_is_no_part_of_a_later_break() -> None:
+    shop = _with(Shop({"node-1": False}), _over(alert()))
+    check, _ = await run_check(shop, HeldClock(), timeout_s=1.0)
+    names = {each.name: each for each in shop.invariants}
+    now = NOON + timedelta(seconds=60)
+    before = advance((), check)
+    broken = violations_of(before, now=now, invariants=names, blind_grace_s=0.0)
+    assert [each.invariant for each in broken] == ["up"]
 
 
 async def test_an_alert_about_the_whole_needs_the_whole_to_be_well() -> None:
@@ -131,7 +142,7 @@ async def test_an_alert_about_the_whole_needs_the_whole_to_be_well() -> None:
     place = ("alert:HighLatency", "shop")
     assert (await _found(_with(Shop(), whole)))[place] is Health.HEALTHY
     ill = Shop({"node-1": True, "node-2": False})
-    assert (await _found(_with(ill, whole)))[place] is Health.BROKEN
+    assert (await _found(_with(ill, whole)))[place] is Health.UNKNOWN
     assert (await _found(_with(Shop({}), whole)))[place] is Health.UNKNOWN
 
 

@@ -51,12 +51,10 @@ class AlertInvariant:
                 trouble = Trouble.UNCONFIRMED if own is Health.HEALTHY else None
                 yield Finding(self.name, target, Health.BROKEN, detail, own, trouble)
                 continue
-            health = Health.HEALTHY if self.own is None else ours(target)
-            detail = (
-                ""
-                if health is Health.HEALTHY
-                else "the alert cleared, but Operator's own check still fails"
-            )
+            confirmed = self.own is None or ours(target) is Health.HEALTHY
+            # Not BROKEN: what fails at the target later has nothing to do with an alert that ended.
+            health = Health.HEALTHY if confirmed else Health.UNKNOWN
+            detail = "" if confirmed else "the alert cleared, but Operator's own check still fails"
             yield Finding(self.name, target, health, detail)
 
     def _judge_own(self, observation: Observation) -> Callable[[str], Health]:

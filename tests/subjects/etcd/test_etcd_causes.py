@@ -22,6 +22,8 @@ DOWN: Mapping[str, Value] = {
     "quorum": True,
     "data_damaged": False,
     "data_present": True,
+    "data_intact": True,
+    "all_fell": False,
     "disk_is_full": False,
     "log_grown": False,
     "listed": True,
@@ -39,6 +41,9 @@ CASES: list[tuple[str, set[str], Mapping[str, Value], Mapping[str, str]]] = [
         DOWN,
         {**GONE, "sockets": "deaf", "limits": "unknown", "log": "dependency"},
     ),
+    # All members fell together, and then one of them is back.
+    ("process_dead", {"member_down"}, {**DOWN, "quorum": None, "all_fell": True}, GONE),
+    ("process_dead", {"member_down"}, {**DOWN, "quorum": False, "all_fell": True}, GONE),
     ("data_gone", {"member_down"}, {**DOWN, "data_present": False}, {**GONE, "log": "quiet"}),
     ("data_gone", {"member_down"}, {**DOWN, "data_present": False}, {**GONE, "log": "errors"}),
     ("data_unusable", {"member_down"}, {**DOWN, "data_damaged": True}, {**GONE, "log": "quiet"}),

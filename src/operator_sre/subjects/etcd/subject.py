@@ -68,6 +68,8 @@ class EtcdCluster(BaseSubject):
         self._slow_leader = ""
         self._files = DataFiles(LOGS, DATABASE)
         self._lost_at: float | None = None
+        # No member has answered since there was a quorum, as after a power failure.
+        self._all_fell = False
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now, and the cluster that they are together."""
@@ -158,8 +160,10 @@ class EtcdCluster(BaseSubject):
         lost = cluster.lost_peers(deaf)
         quorum = cluster.quorum(probed.reads)
         self._lost_at = None if quorum is not False else (self._lost_at or at)
+        self._all_fell = quorum is not True and (self._all_fell or not cluster.up)
         shared: dict[str, Value] = {
             "kind": KIND,
+            "all_fell": self._all_fell,
             "quorum": quorum,
             "quorum_lost_s": 0.0 if self._lost_at is None else round(at - self._lost_at, 1),
             "voters": cluster.voters,
