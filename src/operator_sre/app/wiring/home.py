@@ -24,13 +24,7 @@ from operator_sre.config import Config
 from operator_sre.controls import MACHINE, Controls, Surroundings
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.keys import Vault
-from operator_sre.plugins import (
-    CAPABILITIES,
-    PERMISSIONS,
-    find_checker,
-    find_plugin,
-    plugin_names,
-)
+from operator_sre.plugins import CAPABILITIES, PERMISSIONS, find_checker, find_plugin, plugin_names
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.entries import KeptHead
 from operator_sre.store.store import database_at
