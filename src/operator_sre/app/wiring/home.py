@@ -17,8 +17,8 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.extras import load_lab
 from operator_sre.app.persons import no_more_than_acting
-from operator_sre.app.system import load_lab
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.controls import MACHINE, Controls, Surroundings
