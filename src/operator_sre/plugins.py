@@ -22,7 +22,6 @@ __all__ = [
     "CAPABILITIES",
     "GROUP",
     "PERMISSIONS",
-    "RECORDS",
     "find_checker",
     "find_plugin",
     "find_reader",

@@ -25,15 +25,7 @@ from operator_sre.gate import Policy, Profile, judge
 from operator_sre.monitor import OBSERVABLE
 from operator_sre.verify import NO_CONCERN, Concern, Verifier
 
-__all__ = [
-    "NOTE",
-    "RecordedProofs",
-    "RecordedShell",
-    "RecordedTool",
-    "World",
-    "canonical",
-    "policy_for",
-]
+__all__ = ["NOTE", "RecordedProofs", "RecordedShell", "World", "canonical", "policy_for"]
 
 COMMAND_CHARS_MAX = 200
 _COMPOUND = frozenset("|;&<>`$\n")

@@ -11,7 +11,7 @@ from operator_lab.rig import attach
 from operator_lab.stacks.record import is_stack, read_record
 from operator_lab.tools import NO_PRECONDITIONS, rig_tools
 from operator_protocols.domain.precondition import Precondition
-from operator_sre.app.system import RigAccess
+from operator_sre.app.extras import RigAccess
 
 __all__ = ["open_rig", "read_options"]
 

@@ -13,12 +13,7 @@ from operator_lab.stacks.target import engine_variables
 from operator_protocols.errors import RigError
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.identity import alive
-from operator_sre.processes.supervision import (
-    ChildState,
-    Supervised,
-    read_state,
-    write_orders,
-)
+from operator_sre.processes.supervision import ChildState, Supervised, read_state, write_orders
 
 __all__ = ["Crew", "Tail"]
 

@@ -20,15 +20,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingProgramError, ObservationError
-from operator_protocols.ports import (
-    Depot,
-    Invariant,
-    Job,
-    Plugin,
-    Subject,
-    SubjectSettings,
-    Tool,
-)
+from operator_protocols.ports import Depot, Invariant, Job, Plugin, Subject, SubjectSettings, Tool
 
 __all__ = ["broken_promises"]
 

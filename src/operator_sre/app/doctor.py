@@ -22,20 +22,7 @@ from urllib.parse import urlsplit
 from operator_protocols.errors import OperatorError
 from operator_sre.config import Config
 
-__all__ = [
-    "EXAMINATIONS",
-    "CheckState",
-    "DoctorFinding",
-    "examine",
-    "examine_boxes",
-    "examine_keys",
-    "examine_machine",
-    "examine_model",
-    "examine_programs",
-    "examine_store",
-    "extras",
-    "missing_of",
-]
+__all__ = ["EXAMINATIONS", "CheckState", "DoctorFinding", "examine", "extras", "missing_of"]
 
 PYTHON_MIN = (3, 11)
 DISK_FAILED_BYTES, DISK_WARNING_BYTES = 200 * 1024 * 1024, 2 * 1024 * 1024 * 1024

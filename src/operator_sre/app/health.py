@@ -23,7 +23,6 @@ from operator_sre.app.wiring import App
 __all__ = [
     "HealthView",
     "RecentEvent",
-    "Spark",
     "SubjectHealth",
     "TargetHealth",
     "Trouble",

@@ -44,7 +44,6 @@ __all__ = [
     "foreign_agent",
     "propose_action",
     "proposed_action",
-    "refuse_who_may_not",
 ]
 
 POLL_S = 0.1

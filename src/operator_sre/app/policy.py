@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checked",
-    "Compared",
     "Explained",
     "Judged",
     "answer_of",

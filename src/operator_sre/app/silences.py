@@ -24,7 +24,6 @@ __all__ = [
     "end_silence",
     "list_silences",
     "parse_end",
-    "planned_now",
     "silences_now",
     "time_of",
 ]

@@ -27,12 +27,10 @@ from operator_sre.contract.messages import (
 )
 
 __all__ = [
-    "ATTEMPTS",
     "Denial",
     "NotFailedError",
     "RunFacts",
     "Waiting",
-    "attempt_of",
     "category_of",
     "denials_of",
     "failure_of",

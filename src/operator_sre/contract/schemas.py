@@ -31,7 +31,6 @@ from operator_sre.contract.messages import (
 )
 
 __all__ = [
-    "DIALECT",
     "VERSION",
     "Maybe",
     "OneOf",

@@ -20,11 +20,7 @@ from operator_sre.processes.runner.places import reachable
 from operator_sre.processes.runner.records import boot_id, live_claims, mark_of, output_folder
 from operator_sre.processes.tree import Tree
 
-__all__ = [
-    "JobOutput",
-    "RunningJobs",
-    "Spool",
-]
+__all__ = ["JobOutput", "RunningJobs", "Spool"]
 
 KEPT_S = 24 * 3600.0
 

@@ -13,13 +13,7 @@ from operator_protocols.domain.action import SHELL, Action, Result
 from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.permit import (
-    Approval,
-    ApprovalState,
-    Binding,
-    Permit,
-    permit_key,
-)
+from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit, permit_key
 from operator_protocols.domain.verdict import Level, Mode, Verdict
 from operator_sre.codec import to_json
 from operator_sre.gate.approvals import (

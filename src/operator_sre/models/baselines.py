@@ -13,16 +13,7 @@ from typing import Any
 from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import (
-    Act,
-    Answer,
-    Ask,
-    Call,
-    Diagnose,
-    Escalate,
-    Finish,
-    Prove,
-)
+from operator_protocols.domain.run import Act, Answer, Ask, Call, Diagnose, Escalate, Finish, Prove
 from operator_protocols.domain.tool import ParameterType, ToolSource
 from operator_protocols.errors import UsageError
 

@@ -6,13 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-__all__ = [
-    "Fence",
-    "clean",
-    "estimate_tokens",
-    "redact_whole",
-    "shorten",
-]
+__all__ = ["Fence", "clean", "estimate_tokens", "redact_whole", "shorten"]
 
 # Words of up to nine letters, single digits, pairs of signs, line ends: about what byte-pair
 # tokenizers make of prompts with JSON, times and numbers (Qwen2.5: within 12 % on our prompts).

@@ -30,14 +30,7 @@ from operator_sre.models.calls import tool_call_of
 from operator_sre.models.fence import Fence, clean, shorten
 from operator_sre.models.offers import near_targets, possible_causes
 
-__all__ = [
-    "Conversation",
-    "Exchange",
-    "PastCall",
-    "conversation",
-    "opening_text",
-    "system_text",
-]
+__all__ = ["Conversation", "Exchange", "PastCall", "conversation", "opening_text", "system_text"]
 
 # About 12,000 tokens: enough for an incident, and a dozen turns of it fit into a run's budget.
 CONTEXT_CHARS_MAX = 48_000

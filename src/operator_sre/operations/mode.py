@@ -14,15 +14,7 @@ from operator_protocols.domain.token import Role
 from operator_protocols.domain.verdict import Mode
 from operator_sre.app.restraints import ModeView, show_modes
 from operator_sre.contract import SCHEMA_VERSION
-from operator_sre.operations.operation import (
-    Effect,
-    Operation,
-    Reason,
-    Request,
-    Route,
-    Table,
-    View,
-)
+from operator_sre.operations.operation import Effect, Operation, Reason, Request, Route, Table, View
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

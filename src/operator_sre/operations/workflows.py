@@ -46,15 +46,7 @@ from operator_sre.operations.operation import (
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "OPERATIONS",
-    "SUMMARY",
-    "ScheduledWorkflow",
-    "WorkflowDocument",
-    "WorkflowPage",
-    "run_definition",
-    "scheduled_view",
-]
+__all__ = ["OPERATIONS", "SUMMARY", "ScheduledWorkflow", "scheduled_view"]
 
 SUMMARY = "Run several actions in order, now or later."
 T = TypeVar("T")

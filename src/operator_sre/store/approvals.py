@@ -17,12 +17,7 @@ from operator_protocols.errors import ConflictError, LedgerDamagedError, NotFoun
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import Connection, Rows, plain
 from operator_sre.store.decisions import UNCONFIRMED
-from operator_sre.store.repository import (
-    JsonTable,
-    Repository,
-    in_transaction,
-    marks,
-)
+from operator_sre.store.repository import JsonTable, Repository, in_transaction, marks
 
 if TYPE_CHECKING:
     from operator_sre.store.decisions import Decisions

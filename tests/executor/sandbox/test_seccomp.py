@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from operator_sre.executor.sandbox.seccomp import DENIED, is_supported, program
+from operator_sre.processes.confinement.calls import REFUSED, UNNEEDED
 from tests.processes.confinement.filtering import answer
 
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
@@ -62,6 +63,11 @@ class TestOf:
 
 def test_the_short_pointers_of_intel_are_killed() -> None:
     assert answer(program("x86_64"), 0x40000000 | 101, ARCHES["x86_64"][1]) == KILL
+
+
+def test_what_neither_needs_is_refused_to_sandboxes_and_to_commands() -> None:
+    assert {"bpf", "kexec_load", "memfd_create", "quotactl"} <= {*UNNEEDED}
+    assert {*UNNEEDED} <= {*REFUSED} & {*DENIED}
 
 
 def test_there_is_none_for_other_machines() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from operator_evals.viewer import console
 from operator_lab import access
-from operator_sre.app.system import Lab, RigAccess, has_evals, load_lab
+from operator_sre.app.extras import Lab, RigAccess, has_evals, load_lab
 from operator_sre.faces.web.routes import router_of
 
 # The distributions are installed as editable ones, each by its folder in sys.path.

@@ -50,16 +50,7 @@ if TYPE_CHECKING:
     from operator_protocols.ports import Model
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "CauseTally",
-    "Replayed",
-    "Said",
-    "Tally",
-    "replay",
-    "replay_cases",
-    "replay_file",
-    "tally",
-]
+__all__ = ["Replayed", "Said", "Tally", "replay", "replay_cases", "replay_file", "tally"]
 
 LEASE_S = 86_400.0
 LOOK_S = 30.0

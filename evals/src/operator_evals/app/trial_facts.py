@@ -48,7 +48,6 @@ __all__ = [
     "depot_of",
     "diagnoses_of",
     "proofs_of",
-    "thin_snapshots",
 ]
 
 EVERY_S = 0.5

@@ -47,7 +47,6 @@ __all__ = [
     "crew_programs",
     "play",
     "sentence_of",
-    "start_crew",
     "straight_on",
 ]
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = [
-    "Watch",
-    "Watcher",
-    "Worker",
-]
+__all__ = ["Watch", "Watcher", "Worker"]
 
 
 @dataclass(frozen=True, slots=True)

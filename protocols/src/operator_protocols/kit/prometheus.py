@@ -7,15 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-__all__ = [
-    "Buckets",
-    "Sample",
-    "blocks_of",
-    "buckets_of",
-    "quantile_of",
-    "samples_of",
-    "since",
-]
+__all__ = ["Buckets", "Sample", "blocks_of", "buckets_of", "quantile_of", "samples_of", "since"]
 
 # A bucket's upper bound, and how many were not above it.
 Buckets = dict[float, float]

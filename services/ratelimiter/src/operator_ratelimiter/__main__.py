@@ -13,11 +13,7 @@ from types import FrameType
 from operator_ratelimiter.arguments import parse_settings
 from operator_ratelimiter.settings import Settings
 
-__all__ = [
-    "Sparse",
-    "configure_logging",
-    "main",
-]
+__all__ = ["Sparse", "main"]
 
 _REPEAT_S = 10.0
 

@@ -9,12 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 __all__ = [
-    "CHANGEABLE",
     "KEY_CHARS_MAX",
     "KEY_PREFIX_PATTERN",
     "LIMIT_MAX",
     "SECONDS_MAX",
-    "KeyNames",
     "Live",
     "OnStoreLoss",
     "Settings",

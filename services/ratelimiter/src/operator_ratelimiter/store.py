@@ -20,16 +20,7 @@ from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
 from operator_ratelimiter.settings import Settings
 
-__all__ = [
-    "Address",
-    "Command",
-    "Sentinels",
-    "Store",
-    "StoreError",
-    "StoreLost",
-    "StoreRefused",
-    "elect",
-]
+__all__ = ["Address", "Command", "Sentinels", "Store", "StoreError", "elect"]
 
 Address = tuple[str, int]
 

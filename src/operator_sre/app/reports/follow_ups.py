@@ -7,12 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_sre.app.reports.report import (
-    FollowUp,
-    Report,
-    moment,
-    share,
-)
+from operator_sre.app.reports.report import FollowUp, Report, moment, share
 from operator_sre.drawing import plural
 
 __all__ = ["follow_ups_of"]

@@ -15,9 +15,10 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import Clock, Kill, Noted, Plugin, Subject, Tool
 from operator_sre.app.context import comments_of, context_of
+from operator_sre.app.extras import load_lab
 from operator_sre.app.redaction import open_redactor
 from operator_sre.app.secret_store import variables_for
-from operator_sre.app.system import is_own_program, load_lab
+from operator_sre.app.system import is_own_program
 from operator_sre.config.tables import SECRET
 from operator_sre.controls import MACHINE, Controls
 from operator_sre.enforcement import why_not_confined, why_not_covered

@@ -17,20 +17,14 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.extras import load_lab
 from operator_sre.app.persons import no_more_than_acting
-from operator_sre.app.system import load_lab
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.controls import MACHINE, Controls, Surroundings
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.keys import Vault
-from operator_sre.plugins import (
-    CAPABILITIES,
-    PERMISSIONS,
-    find_checker,
-    find_plugin,
-    plugin_names,
-)
+from operator_sre.plugins import CAPABILITIES, PERMISSIONS, find_checker, find_plugin, plugin_names
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.entries import KeptHead
 from operator_sre.store.store import database_at

@@ -17,7 +17,6 @@ __all__ = [
     "Exec",
     "Frames",
     "Health",
-    "HostSettings",
     "Member",
     "Mount",
     "Network",

@@ -21,14 +21,7 @@ from operator_protocols.errors import OperatorError
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = [
-    "ANSWER_S",
-    "Address",
-    "Answer",
-    "Engine",
-    "EngineError",
-    "address_here",
-]
+__all__ = ["ANSWER_S", "Address", "Answer", "Engine", "EngineError", "address_here"]
 
 DEFAULT = "/var/run/docker.sock"
 SETTINGS_BYTES_MAX = 1024 * 1024

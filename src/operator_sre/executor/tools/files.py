@@ -18,12 +18,7 @@ from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, T
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.executor.tools.parameters import Validated, check_arguments
-from operator_sre.executor.tools.replacement import (
-    FILE_BYTES_MAX,
-    Kept,
-    State,
-    open_place,
-)
+from operator_sre.executor.tools.replacement import FILE_BYTES_MAX, Kept, State, open_place
 
 __all__ = ["ReadFile", "RestoreFile", "Rights", "WriteFile", "difference"]
 

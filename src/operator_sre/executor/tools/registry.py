@@ -21,13 +21,7 @@ from operator_sre.executor.tools.parameters import (
     validate,
 )
 
-__all__ = [
-    "Known",
-    "Registry",
-    "infer_arguments",
-    "known_from",
-    "state_of",
-]
+__all__ = ["Known", "Registry", "infer_arguments", "known_from", "state_of"]
 
 # What a violation says of itself beside its target, such as `region=7`.
 _TOLD = re.compile(r"\b(key|node|region)=([A-Za-z0-9_.:/@-]{1,128})")

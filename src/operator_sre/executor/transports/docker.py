@@ -17,13 +17,7 @@ from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.transports.places import Container, Pod
 from operator_sre.executor.transports.script import Called, Hear
 
-__all__ = [
-    "DockerWire",
-    "KubectlWire",
-    "exec_argv",
-    "loader_of",
-    "uid_argv",
-]
+__all__ = ["DockerWire", "KubectlWire", "exec_argv", "loader_of", "uid_argv"]
 
 LOOK_S_MAX = 15.0
 PROBLEM_CHARS_MAX = 300

@@ -9,12 +9,7 @@ from dataclasses import dataclass, field
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Target
-from operator_protocols.errors import (
-    ConfigError,
-    ExecutorError,
-    MissingExtraError,
-    OperatorError,
-)
+from operator_protocols.errors import ConfigError, ExecutorError, MissingExtraError, OperatorError
 from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Engine
 from operator_sre.executor.docker.engine import EngineError

@@ -25,14 +25,7 @@ from operator_sre.executor.workflows.carrier import ATTEMPTS_MAX
 from operator_sre.executor.workflows.progress import cycle_in
 from operator_sre.executor.workflows.references import action_mistakes, references_of
 
-__all__ = [
-    "FILE_BYTES_MAX",
-    "STEPS_MAX",
-    "Document",
-    "Mistake",
-    "parse_document",
-    "read_workflow",
-]
+__all__ = ["FILE_BYTES_MAX", "STEPS_MAX", "Document", "Mistake", "parse_document", "read_workflow"]
 
 FILE_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 12

@@ -17,11 +17,7 @@ from operator_sre import __version__
 from operator_sre.app.telemetry import METRICS_TYPE, Meter, Scraped
 from operator_sre.app.tokens import Refusals
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api import (
-    actions,
-    events,
-    schema,
-)
+from operator_sre.faces.api import actions, events, schema
 from operator_sre.faces.api.admission import OPEN_PATH, ApiFace, Counts
 from operator_sre.faces.api.operations import router_of
 from operator_sre.faces.api.response import answer, problem, refuse

@@ -15,11 +15,7 @@ from operator_protocols.domain.token import Role
 from operator_sre.app import answers
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
-from operator_sre.faces.api import (
-    actions,
-    events,
-    response,
-)
+from operator_sre.faces.api import actions, events, response
 from operator_sre.faces.api.operations import documents
 from operator_sre.faces.api.response import JSON, answer
 from operator_sre.faces.api.routes import (
@@ -36,11 +32,7 @@ from operator_sre.faces.api.routes import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = [
-    "METHODS",
-    "document_of",
-    "router",
-]
+__all__ = ["METHODS", "document_of", "router"]
 
 router = APIRouter(route_class=Door, prefix="/v1/methods")
 Method = Callable[..., Any]

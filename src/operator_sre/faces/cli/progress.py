@@ -12,13 +12,7 @@ from typing import TextIO
 
 from operator_sre.faces.cli.output import clean, is_quiet
 
-__all__ = [
-    "Screen",
-    "harmless",
-    "progress",
-    "show_progress",
-    "waiting",
-]
+__all__ = ["Screen", "harmless", "progress", "show_progress", "waiting"]
 
 # Everything outside printable ASCII is cleaned.
 _SUSPECT = re.compile(r"[^\n\t -~]")

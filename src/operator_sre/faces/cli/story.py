@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from operator_sre.app.story import Line
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "STYLES",
-    "Painter",
-    "Storyteller",
-    "follow",
-    "show_entries",
-    "tell",
-    "tell_live",
-    "tell_work",
-    "with_entries",
-]
+__all__ = ["STYLES", "Painter", "follow", "show_entries", "tell", "tell_work", "with_entries"]
 
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "strong": "bold", "plain": ""}
 STEP_STYLE = "cyan"

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from operator_protocols.errors import OperatorError
 from operator_sre import __version__
 from operator_sre.app.commands import Jobs
-from operator_sre.app.system import has_evals
+from operator_sre.app.extras import has_evals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.api.application import application as api_of
 from operator_sre.faces.servers.admission import Admission, Rates, names_of

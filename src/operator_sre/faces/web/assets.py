@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
-from operator_sre.app.system import has_evals
+from operator_sre.app.extras import has_evals
 
 __all__ = ["ASSETS", "Asset", "assets", "router", "url_of"]
 

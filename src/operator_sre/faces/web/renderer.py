@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from operator_sre.app.system import has_evals
+from operator_sre.app.extras import has_evals
 from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.drawing import figure, plural, span, visible
 from operator_sre.faces.web.assets import url_of

@@ -40,7 +40,6 @@ __all__ = [
     "Events",
     "Hub",
     "Say",
-    "Viewer",
     "event_of",
     "note_of",
     "router",

@@ -21,12 +21,10 @@ __all__ = [
     "UNENFORCED",
     "Decision",
     "Index",
-    "Matcher",
     "Override",
     "PolicyRule",
     "Seen",
     "compile_expression",
-    "goes_nowhere",
 ]
 
 BUILT_IN = "built-in"

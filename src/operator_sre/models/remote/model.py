@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from operator_protocols.domain.budget import Prices
 from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
 from operator_protocols.errors import ModelError
-from operator_sre.models.calls import (
-    CALLS_MAX,
-    WrittenCalls,
-    actions_text,
-    call_from,
-    find_calls,
-)
+from operator_sre.models.calls import CALLS_MAX, WrittenCalls, actions_text, call_from, find_calls
 from operator_sre.models.fence import clean, estimate_tokens, shorten
 from operator_sre.models.offers import Offer, offers
 from operator_sre.models.prompt import CONTEXT_CHARS_MAX, Conversation, conversation

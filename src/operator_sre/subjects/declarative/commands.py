@@ -15,16 +15,7 @@ from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Shell, SubjectSettings
 from operator_sre.subjects.declarative.document import Table, nearest
 
-__all__ = [
-    "BUILT_IN_BLANKS",
-    "HERE",
-    "Command",
-    "Placing",
-    "find_unknown_blank",
-    "locate",
-    "read_command",
-    "refusal",
-]
+__all__ = ["BUILT_IN_BLANKS", "HERE", "Command", "Placing", "locate", "read_command", "refusal"]
 
 WORDS_MAX = 100
 # What every command knows of the target it is for.

@@ -20,7 +20,6 @@ __all__ = [
     "NAME",
     "SECONDS_MAX",
     "Node",
-    "Scalar",
     "Table",
     "nearest",
     "parse",

@@ -10,12 +10,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType
 from operator_protocols.domain.verdict import Risk
 from operator_sre.subjects.declarative.cause import read_names
-from operator_sre.subjects.declarative.commands import (
-    BUILT_IN_BLANKS,
-    HERE,
-    Command,
-    read_command,
-)
+from operator_sre.subjects.declarative.commands import BUILT_IN_BLANKS, HERE, Command, read_command
 from operator_sre.subjects.declarative.document import NAME, Table, nearest
 from operator_sre.subjects.declarative.expression import Reference
 

@@ -6,12 +6,7 @@ import re
 from collections.abc import Iterator
 
 from operator_sre.subjects.kubernetes.snapshot import Node, Snapshot
-from operator_sre.subjects.kubernetes.suspicion import (
-    CERTAIN,
-    LIKELY,
-    Suspicion,
-    first_match,
-)
+from operator_sre.subjects.kubernetes.suspicion import CERTAIN, LIKELY, Suspicion, first_match
 
 __all__ = ["find_node_failures"]
 

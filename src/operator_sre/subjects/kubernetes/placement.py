@@ -7,14 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from operator_sre.subjects.kubernetes.snapshot import (
-    Node,
-    Pod,
-    PodSpec,
-    Snapshot,
-    Taint,
-    Workload,
-)
+from operator_sre.subjects.kubernetes.snapshot import Node, Pod, PodSpec, Snapshot, Taint, Workload
 from operator_sre.subjects.kubernetes.suspicion import (
     CERTAIN,
     LIKELY,

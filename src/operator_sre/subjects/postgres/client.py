@@ -20,12 +20,7 @@ from typing import Any
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.errors import ConfigError
-from operator_protocols.kit.client import (
-    ALL_CHECKED,
-    CLIENT_VIEW,
-    READS_CHECKED,
-    LogErrors,
-)
+from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED, LogErrors
 from operator_protocols.kit.machine import replace_text
 from operator_sre.subjects.postgres.session import APPLICATION, PASSWORDS_FILE, Session, driver
 

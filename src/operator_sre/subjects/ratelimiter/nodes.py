@@ -12,13 +12,7 @@ from urllib.parse import quote
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ObservationError, OperatorError
-from operator_protocols.kit.access import (
-    Address,
-    addresses_of,
-    authorize,
-    sentence_of,
-    trust_for,
-)
+from operator_protocols.kit.access import Address, addresses_of, authorize, sentence_of, trust_for
 from operator_protocols.kit.http import Answer, Request, UnaskableError, exchange
 
 __all__ = ["KeyTally", "NodeReport", "TalkError", "api", "in_path", "observe_node", "unreachable"]

@@ -13,11 +13,7 @@ from operator_protocols.domain.stack import StackService, StackSpec
 from operator_protocols.errors import MissingProgramError
 from operator_sre.subjects.tikv.kinds import PD, STORE
 
-__all__ = [
-    "rig",
-    "servers",
-    "stack",
-]
+__all__ = ["rig", "servers", "stack"]
 
 _NUMBERS = (1, 2, 3)
 _PORTS = {

@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from operator_sre.config import Config
     from operator_sre.faces.tui.console.frame import Page
 
-__all__ = [
-    "Console",
-    "Help",
-]
+__all__ = ["Console", "Help"]
 
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "tab": "Tab"}
 _EVERYWHERE = (

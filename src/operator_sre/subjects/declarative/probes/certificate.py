@@ -10,13 +10,7 @@ from typing import Any
 
 from operator_protocols.kit.access import Address, sentence_of
 from operator_sre.subjects.declarative.document import Table
-from operator_sre.subjects.declarative.probes.place import (
-    Place,
-    down,
-    first_answer,
-    places_of,
-    up,
-)
+from operator_sre.subjects.declarative.probes.place import Place, down, first_answer, places_of, up
 from operator_sre.subjects.declarative.values import Readings
 
 __all__ = ["KEYS", "CertificateProbe", "read_certificate"]

@@ -15,8 +15,6 @@ __all__ = [
     "MEMORY_KEYS",
     "SYSTEMD_KEYS",
     "DiskProbe",
-    "MemoryProbe",
-    "SystemdProbe",
     "read_disk",
     "read_memory",
     "read_systemd",

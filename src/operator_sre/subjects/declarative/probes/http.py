@@ -10,12 +10,7 @@ from pathlib import Path as FilePath
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.kit.access import Address, authorize
-from operator_protocols.kit.http import (
-    Answer,
-    Request,
-    UnaskableError,
-    exchange,
-)
+from operator_protocols.kit.http import Answer, Request, UnaskableError, exchange
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes.place import (
     Blind,

@@ -27,7 +27,6 @@ from operator_sre.subjects.declarative.values import Extraction, Readings, read_
 __all__ = [
     "FILE_KEYS",
     "PROCESS_KEYS",
-    "FileProbe",
     "ProcessProbe",
     "is_alive",
     "process_in",
