@@ -32,6 +32,7 @@ from operator_sre.processes.confinement.guard import BLOCKED_MAX, Guard
 from operator_sre.processes.confinement.landlock import Reads, writes_ruleset
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.keeper import walls_of
+from operator_sre.processes.runner.places import LOG
 from operator_sre.processes.runner.wire import Bounds, Done, Order
 from tests.processes.runners import end_runner, runner_of
 
@@ -97,6 +98,23 @@ async def test_signals_and_limits_end_it(runs: Runs) -> None:
     assert (await runs("kill -9 $$")).exit_code == -signal.SIGKILL
     late = await runs("sleep 60", timeout_s=0.3)
     assert late.timed_out
+
+
+SENSELESS = """
+import ctypes, os
+call, huge = ctypes.CDLL(None).syscall, ctypes.c_long(1 << 31)
+own = os.pidfd_open(os.getpid())
+for _ in range(100): call(NUMBER, own, huge, None, 0)
+print("done")
+"""
+
+
+async def test_numbers_that_make_no_sense_do_not_fill_the_log(runs: Runs) -> None:
+    number = NUMBERS["pidfd_send_signal"][machine_index() or 0]
+    text = SENSELESS.replace("NUMBER", str(number))
+    done = await runs("", None, sys.executable, "-I", "-S", "-c", text)
+    assert (done.exit_code, done.stdout) == (0, b"done\n"), done.stderr
+    assert "cannot decide" not in (runs.folder / LOG).read_text()
 
 
 async def test_it_writes_in_a_folder_of_its_own_that_goes(runs: Runs) -> None:
