@@ -54,7 +54,8 @@ def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
     done = home.run("exec", "echo out; echo careful >&2; exit 7")
     failed = "operator: The command failed: exit code 7 [runtime].\n"
     assert (done.code, done.out, done.err) == (7, "out\n", f"careful\n{failed}")
-    story = home.entries(*Kind)
+    # A busy machine may leave it running for long enough to note that it has started.
+    story = home.entries(*(set(Kind) - {Kind.TOOL_STARTED}))
     assert [entry.kind for entry in story] == [
         *(Kind.VERDICT, Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.TOOL_RESULT),
     ]

@@ -238,3 +238,21 @@ def test_a_name_that_a_script_would_run_is_no_file() -> None:
     )
     plain = ("mysqldumpslow /var/log/mysql/slow.log", "ar t libx.a x.o")
     expect_each(zip(plain, strict=True), expect_safe)
+
+
+# These open what they are given, as an operand or as the value of an option.
+OPENERS = (
+    *("tar -tf {}", "tar --file={} -t", "tar tf {}", "dpkg -c {}", "dpkg -I {}", "dpkg-deb -c {}"),
+    *("modinfo {}", "rpm -qp {}", "pacman -Qp {}", "cat {}", "file -s {}", "sha256sum {}"),
+)
+DEVICES = ("/dev/watchdog", "/dev/watchdog0", "//dev//watchdog", "/tmp/../dev/nst0", "/dev/st0")
+
+
+def test_a_device_that_acts_when_it_is_opened_is_no_file() -> None:
+    expect_each(((form.format(place),) for form, place in product(OPENERS, DEVICES)), expect_review)
+    bare = ("tar -tf {}", "dpkg -c {}", "modinfo {}", "cat {}")
+    near = (
+        f"cd /dev && {form.format(name)}" for form in bare for name in ("watchdog", "watchdog1")
+    )
+    expect_each(zip(near, strict=True), expect_review)
+    expect_each(zip(("ls -l /dev", "tar -tf a.tar", "modinfo overlay"), strict=True), expect_safe)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from operator_sre.enforcement import why_not_confined
 from operator_sre.processes.confinement.call import Call, RefusedError, to_signed
@@ -32,13 +33,11 @@ from operator_sre.processes.confinement.guard import BLOCKED_MAX, Guard
 from operator_sre.processes.confinement.landlock import Reads, writes_ruleset
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.keeper import walls_of
+from operator_sre.processes.runner.places import LOG
 from operator_sre.processes.runner.wire import Bounds, Done, Order
 from tests.processes.runners import end_runner, runner_of
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(bool(why_not_confined()), reason=why_not_confined() or "-"),
-]
+pytestmark = pytest.mark.skipif(bool(why_not_confined()), reason=why_not_confined() or "-")
 PATH = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -71,7 +70,7 @@ class Runs:
         )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
     folder = tmp_path / "runner"
     made = Runs(folder)
@@ -80,12 +79,14 @@ async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
     end_runner(folder, signal.SIGKILL)
 
 
+@pytest.mark.asyncio
 async def test_output_and_exit_code_are_those_of_the_command(runs: Runs) -> None:
     done = await runs("echo out; echo err >&2; exit 7")
     assert (done.exit_code, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
     assert done.blocked == ()
 
 
+@pytest.mark.asyncio
 async def test_what_cannot_start_says_so(runs: Runs) -> None:
     missing = await runs("", None, "/no/such/program")
     assert (missing.errno, missing.error) == (errno.ENOENT, "/no/such/program: command not found")
@@ -93,12 +94,32 @@ async def test_what_cannot_start_says_so(runs: Runs) -> None:
     assert folder.errno == errno.EACCES
 
 
+@pytest.mark.asyncio
 async def test_signals_and_limits_end_it(runs: Runs) -> None:
     assert (await runs("kill -9 $$")).exit_code == -signal.SIGKILL
     late = await runs("sleep 60", timeout_s=0.3)
     assert late.timed_out
 
 
+SENSELESS = """
+import ctypes, os
+call, huge = ctypes.CDLL(None).syscall, ctypes.c_long(1 << 31)
+own = os.pidfd_open(os.getpid())
+for _ in range(100): call(NUMBER, own, huge, None, 0)
+print("done")
+"""
+
+
+@pytest.mark.asyncio
+async def test_numbers_that_make_no_sense_do_not_fill_the_log(runs: Runs) -> None:
+    number = NUMBERS["pidfd_send_signal"][machine_index() or 0]
+    text = SENSELESS.replace("NUMBER", str(number))
+    done = await runs("", None, sys.executable, "-I", "-S", "-c", text)
+    assert (done.exit_code, done.stdout) == (0, b"done\n"), done.stderr
+    assert "cannot decide" not in (runs.folder / LOG).read_text()
+
+
+@pytest.mark.asyncio
 async def test_it_writes_in_a_folder_of_its_own_that_goes(runs: Runs) -> None:
     done = await runs('echo kept > "$TMPDIR/x"; cat "$TMPDIR/x"; echo "$TMPDIR"')
     kept, folder = done.stdout.decode().split()
@@ -108,6 +129,7 @@ async def test_it_writes_in_a_folder_of_its_own_that_goes(runs: Runs) -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.asyncio
 async def test_odd_arguments_of_calls_mean_what_they_mean_to_the_kernel(runs: Runs) -> None:
     program = (
         "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True);"
@@ -120,6 +142,7 @@ async def test_odd_arguments_of_calls_mean_what_they_mean_to_the_kernel(runs: Ru
     assert done.stdout.decode().splitlines() == ["True 0o755", "0 Success"], done.stderr
 
 
+@pytest.mark.asyncio
 async def test_what_it_tried_is_reported(runs: Runs, tmp_path: Path) -> None:
     target = tmp_path / "x"
     done = await runs(f"echo x > {target}; chmod 600 /etc/hostname; kill -9 {os.getpid()}; true")
@@ -130,6 +153,7 @@ async def test_what_it_tried_is_reported(runs: Runs, tmp_path: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.asyncio
 async def test_what_could_not_be_done_anyway_is_no_miss(runs: Runs, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -152,6 +176,7 @@ def disk(tmp_path: Path) -> Iterator[str]:
     subprocess.run(["losetup", "-d", name], check=True)
 
 
+@pytest.mark.asyncio
 async def test_disks_are_read_by_their_programs_only(runs: Runs, disk: str) -> None:
     held = Bounds(programs=("head",), abilities=("disks",))
     read = await runs(f"head -c 512 {disk} | wc -c; head -c 512 /dev/../{disk} | wc -c", held)
@@ -164,6 +189,7 @@ async def test_disks_are_read_by_their_programs_only(runs: Runs, disk: str) -> N
     assert plain.stdout == b"0\n"
 
 
+@pytest.mark.asyncio
 async def test_disks_are_never_written(runs: Runs, disk: str) -> None:
     held = Bounds(programs=("bash", "dd", "tee"), abilities=("disks",))
     lines = (f": 1<>{disk}", f": >>{disk}", f"dd of={disk} count=0 conv=notrunc", f"tee -a {disk}")
@@ -172,6 +198,7 @@ async def test_disks_are_never_written(runs: Runs, disk: str) -> None:
         assert b"Read-only file system" in done.stderr, line
 
 
+@pytest.mark.asyncio
 async def test_only_declared_hosts_are_reached(runs: Runs) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -186,6 +213,7 @@ async def test_only_declared_hosts_are_reached(runs: Runs) -> None:
         assert (none.stdout, none.blocked) == (b"", ("network socket",))
 
 
+@pytest.mark.asyncio
 async def test_only_declared_sockets_are_reached_and_only_by_their_program(
     runs: Runs, tmp_path: Path
 ) -> None:
@@ -207,6 +235,7 @@ async def test_only_declared_sockets_are_reached_and_only_by_their_program(
         assert (done.stdout, done.blocked) == (b"7\n", (f"connection to the socket {path}",))
 
 
+@pytest.mark.asyncio
 async def test_hidden_files_cannot_be_read_and_new_ones_beside_them_can(
     runs: Runs, tmp_path: Path
 ) -> None:
@@ -219,6 +248,7 @@ async def test_hidden_files_cannot_be_read_and_new_ones_beside_them_can(
         assert done.stdout == f"{number}".encode(), done.stderr
 
 
+@pytest.mark.asyncio
 async def test_a_part_of_what_is_hidden_can_be_shown(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "home" / "lab").mkdir(parents=True)
     (tmp_path / "home" / "key").write_text("word")
@@ -228,6 +258,7 @@ async def test_a_part_of_what_is_hidden_can_be_shown(runs: Runs, tmp_path: Path)
     assert done.stdout == b"line"
 
 
+@pytest.mark.asyncio
 async def test_open_files_of_other_processes_are_shown_where_that_is_declared(runs: Runs) -> None:
     line = f"readlink /proc/{os.getpid()}/exe"
     plain = await runs(line)
@@ -236,6 +267,7 @@ async def test_open_files_of_other_processes_are_shown_where_that_is_declared(ru
     assert shown.stdout.decode().strip() == os.path.realpath(f"/proc/{os.getpid()}/exe")
 
 
+@pytest.mark.asyncio
 async def test_an_approved_command_writes_but_not_to_what_is_hidden(
     runs: Runs, tmp_path: Path
 ) -> None:
@@ -252,6 +284,7 @@ async def test_an_approved_command_writes_but_not_to_what_is_hidden(
     assert (tmp_path / "key").read_text() == "word"
 
 
+@pytest.mark.asyncio
 async def test_cells_that_wait_are_not_taken_for_what_a_command_left(runs: Runs) -> None:
     for _ in range(8):
         done = await runs("true")
@@ -260,6 +293,7 @@ async def test_cells_that_wait_are_not_taken_for_what_a_command_left(runs: Runs)
     assert [one.name for one in done.left] in (["sleep"], [""])  # it may have ended meanwhile
 
 
+@pytest.mark.asyncio
 async def test_a_killed_zygote_is_replaced(runs: Runs) -> None:
     assert (await runs("true")).exit_code == 0
     runner = runner_of(runs.folder)
@@ -271,6 +305,7 @@ async def test_a_killed_zygote_is_replaced(runs: Runs) -> None:
     assert codes.count(0) >= 3
 
 
+@pytest.mark.asyncio
 async def test_several_run_at_once(runs: Runs) -> None:
     done = await asyncio.gather(*(runs(f"echo {number} | cat") for number in range(12)))
     assert [one.stdout for one in done] == [f"{number}\n".encode() for number in range(12)]
@@ -344,6 +379,7 @@ def test_cells_close_whatever_they_have(tmp_path: Path) -> None:
     cells.close()
 
 
+@pytest.mark.asyncio
 async def test_a_call_of_a_process_that_is_gone_is_an_error() -> None:
     gone = await asyncio.create_subprocess_exec("/bin/true")
     await gone.wait()
@@ -353,6 +389,7 @@ async def test_a_call_of_a_process_that_is_gone_is_an_error() -> None:
         await Connections(Reach(), _nowhere).carry_out(call, lambda: True)
 
 
+@pytest.mark.asyncio
 async def test_a_guard_remembers_each_refusal_once_and_not_too_many() -> None:
     guard = Guard(-1, 0, Connections(Reach(), _nowhere), Limits(), (), lambda: 0)
     for number in [1, 1, *range(100)]:

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from operator_sre.processes.confinement.relays import Relays
 
-pytestmark = pytest.mark.anyio
 _BUS = """<busconfig><type>system</type><listen>unix:path={path}</listen>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/>
 <allow own="*"/><allow user="*"/></policy></busconfig>"""
@@ -83,7 +83,7 @@ class Engine:
         writer.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     made = Engine()
     async with await asyncio.start_unix_server(made.serve, str(tmp_path / "docker.sock")):
@@ -95,7 +95,7 @@ def told() -> list[str]:
     return []
 
 
-@pytest.fixture
+@pytest_asyncio.fixture
 async def relays(tmp_path: Path, told: list[str]) -> AsyncIterator[Relays]:
     made = Relays(tmp_path / "relays", told.append)
     yield made
@@ -114,6 +114,7 @@ async def _ask(path: str | None, text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("line", ASKED)
+@pytest.mark.asyncio
 async def test_a_question_is_passed_on_once(
     engine: Engine, relays: Relays, tmp_path: Path, line: bytes
 ) -> None:
@@ -125,6 +126,7 @@ async def test_a_question_is_passed_on_once(
 
 
 @pytest.mark.parametrize("line", REFUSED)
+@pytest.mark.asyncio
 async def test_whatever_else_is_refused(
     engine: Engine, relays: Relays, tmp_path: Path, told: list[str], line: bytes
 ) -> None:
@@ -136,6 +138,7 @@ async def test_whatever_else_is_refused(
 
 
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.asyncio
 async def test_no_request_hides_in_another(
     engine: Engine, relays: Relays, tmp_path: Path, end: bytes
 ) -> None:
@@ -154,6 +157,7 @@ async def test_no_request_hides_in_another(
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.asyncio
 async def test_no_spelling_opens_a_closed_path(
     engine: Engine, relays: Relays, tmp_path: Path, spelling: str
 ) -> None:
@@ -179,6 +183,7 @@ async def test_no_spelling_opens_a_closed_path(
         *("/events?since=1", "/v1.43/images/search?term=nginx", "/plugins"),
     ],
 )
+@pytest.mark.asyncio
 async def test_what_diagnostics_ask_is_passed_on(
     engine: Engine, relays: Relays, tmp_path: Path, path: str
 ) -> None:
@@ -187,6 +192,7 @@ async def test_what_diagnostics_ask_is_passed_on(
     assert answer.endswith(b"[]")
 
 
+@pytest.mark.asyncio
 async def test_waiting_for_a_container_is_a_question(
     engine: Engine, relays: Relays, tmp_path: Path
 ) -> None:
@@ -195,6 +201,7 @@ async def test_waiting_for_a_container_is_a_question(
     assert (await _ask(led, text)).endswith(b"[]")
 
 
+@pytest.mark.asyncio
 async def test_other_sockets_are_not_led_anywhere(relays: Relays) -> None:
     assert await relays.lead("/run/postgresql/.s.PGSQL.5432") is None
 
@@ -368,6 +375,7 @@ class Users:
             self.over.set()
 
 
+@pytest.mark.asyncio
 async def test_records_of_users_come_without_their_passwords(
     tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

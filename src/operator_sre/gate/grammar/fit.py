@@ -56,8 +56,9 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         reason = _Fitting(name, tool, scene).all(words)
     if reason or name in _SAYING:
         return reason
-    # It must not look where the host is asked that a path names, whatever kind that is.
-    paths = (word.text for word in words if word.text[:1] == "/")
+    # It must not look where a path asks a host or starts a device, whatever kind that is.
+    near = scene.cwd[:4] == "/dev"
+    paths = (word.text for word in words if near or word.text[:1] == "/")
     return next(filter(None, map(scene.visit, paths)), "")
 
 

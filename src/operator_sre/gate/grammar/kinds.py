@@ -33,11 +33,10 @@ _HOST = re.compile(
 )
 # What a name is asked for; none of these words is a name that is looked up.
 _DNS_TYPES = frozenset(
-    {
-        *("a", "aaaa", "any", "axfr", "caa", "cds", "cdnskey", "ch", "cname", "dnskey", "ds", "hs"),
-        *("https", "in", "loc", "mx", "naptr", "ns", "nsec", "nsec3", "ptr", "rrsig", "soa", "spf"),
-        *("srv", "sshfp", "svcb", "tlsa", "txt"),
-    }
+    """
+    a aaaa any axfr caa cds cdnskey ch cname dnskey ds hs https in loc mx naptr ns nsec nsec3 ptr
+    rrsig soa spf srv sshfp svcb tlsa txt
+    """.split()  # noqa: SIM905
 )
 _DNS_OPTION = re.compile(r"\+[a-z0-9=./:]+")
 # Without a scheme, curl guesses one from such a name, and a path may be any command to that.

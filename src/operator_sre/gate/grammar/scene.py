@@ -58,10 +58,12 @@ class Scene:
         return self.visit(text)
 
     def visit(self, text: str) -> str:
-        """Why a path must not be touched, because that asks the host it names, or nothing."""
+        """Why a path must not be touched, for it asks a host or starts a device; or nothing."""
         parts = resolve_path(text, self.cwd).split("/", 3)
         if len(parts) < 3 or not parts[2]:
             return ""
+        if parts[1] == "dev" and parts[2].startswith(_ACTING):
+            return f"!Opening /dev/{parts[2][:60]} can reset the machine or move a tape."
         return (
             self.reach(parts[2])
             if any(fnmatchcase(pattern, parts[1]) for pattern in _HOSTS)
@@ -80,6 +82,8 @@ class Scene:
 
 # Folders whose entries are hosts: listing one asks the host for its files.
 _HOSTS = ("net", "afs")
+# Devices that act when they are opened, even to read.
+_ACTING = ("watchdog", "st0", "st1", "nst", "nvram")
 _OUTSIDE = (
     ">{} is not an allowed host, and even a read request can carry data out. Approve the command,"
     " or add the host to 'egress: allow' in the policy."

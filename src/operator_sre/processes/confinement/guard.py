@@ -190,8 +190,8 @@ class Guard:
             if problem.report:
                 self.report(problem.report)
             self._send(call, error=problem.number)
-        elif isinstance(problem, OSError):
-            self._send(call, error=problem.errno or errno.EFAULT)
+        elif isinstance(problem, OSError | OverflowError | ValueError):  # or no such number or name
+            self._send(call, error=getattr(problem, "errno", None) or errno.EFAULT)
         else:
             log.error("cannot decide a system call of a command: %r", problem)
             self._send(call, error=errno.EFAULT)
