@@ -46,9 +46,9 @@ class PodLogs:
         due = due[:PODS_READ_MAX]
         if not due:
             return False
-        texts = await asyncio.gather(*(_read(api, *key[:3], restarts=key[3]) for _, _, key in due))
-        for (namespace, name, key), text in zip(due, texts, strict=True):
-            self._read[key] = None
+        texts = await asyncio.gather(*(_read(api, *run[:3], restarts=run[3]) for _, _, run in due))
+        for (namespace, name, run), text in zip(due, texts, strict=True):
+            self._read[run] = None
             self._known[namespace, name] = tuple(text.splitlines()[-LINES_MAX:])
         while len(self._read) > KEPT_MAX:
             self._read.pop(next(iter(self._read)))

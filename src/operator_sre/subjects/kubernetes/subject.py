@@ -179,7 +179,7 @@ class KubernetesCluster(BaseSubject):
             if problem.status not in (401, 403, 404):
                 return f"the API server is not ready: {problem}"
         except (OSError, ValueError, TimeoutError) as problem:
-            return f"the API server does not answer: {problem or type(problem).__name__}"
+            return f"the API server does not answer: {str(problem) or type(problem).__name__}"
         unsynced = [watch for watch in self.watches if not watch.synced]
         if unsynced and all(watch.problem for watch in unsynced):
             raise ObservationError(f"The cluster cannot be read: {unsynced[0].problem}.")
