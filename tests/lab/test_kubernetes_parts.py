@@ -86,7 +86,7 @@ def test_a_machine_without_go_is_told_so_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(build.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RigError) as caught:
         build.build(nodes=False, tell=lambda _: None)
     assert "Go" in caught.value.message

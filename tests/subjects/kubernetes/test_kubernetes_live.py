@@ -189,11 +189,12 @@ def _unready(up_s: float, since_s: float) -> Object:
 
 SET = "orders-5d8f9c7b6d"
 POD = f"{SET}-00000"
-Case = tuple[str, Iterable[tuple[str, Object]], tuple[str, str], tuple[str, str]]
+Rows = Callable[[], Iterable[tuple[str, Object]]]
+Case = tuple[str, Rows, tuple[str, str], tuple[str, str]]
 CASES: list[Case] = [
     (
         "image",
-        [
+        lambda: [
             *workload(
                 "orders",
                 status=UNSETTLED,
@@ -205,7 +206,7 @@ CASES: list[Case] = [
     ),
     (
         "configmap",
-        [
+        lambda: [
             *workload(
                 "orders",
                 status=UNSETTLED,
@@ -217,7 +218,7 @@ CASES: list[Case] = [
     ),
     (
         "memory",
-        [
+        lambda: [
             *workload(
                 "orders",
                 status=UNSETTLED,
@@ -229,7 +230,7 @@ CASES: list[Case] = [
     ),
     (
         "capacity",
-        [
+        lambda: [
             *workload(
                 "orders",
                 status=UNSETTLED,
@@ -246,7 +247,7 @@ CASES: list[Case] = [
     ),
     (
         "readiness",
-        [
+        lambda: [
             *workload("orders", status=UNSETTLED, pod=_unready(900, 1)),
             (
                 "event",
@@ -263,7 +264,7 @@ CASES: list[Case] = [
     ),
     (
         "quota",
-        [
+        lambda: [
             *[
                 row
                 for row in workload("orders", status={**UNSETTLED, "availableReplicas": 0})
@@ -285,13 +286,15 @@ CASES: list[Case] = [
     ),
     (
         "selector",
-        service("orders", selector={"app": "order"}),
+        lambda: service("orders", selector={"app": "order"}),
         ("services_backed", "bakery/service/orders"),
         ("bakery/service/orders", "service_selector"),
     ),
     (
         "node",
-        [("node", node("one", ready=False, message="Kubelet stopped posting node status."))],
+        lambda: [
+            ("node", node("one", ready=False, message="Kubelet stopped posting node status."))
+        ],
         ("nodes_ready", "node/one"),
         ("node/one", "kubelet_down"),
     ),
@@ -303,7 +306,7 @@ CASES: list[Case] = [
     [pytest.param(*case[1:], id=case[0]) for case in CASES],
 )
 async def test_a_broken_object_is_found_and_blamed(
-    objects: Iterable[tuple[str, Object]], finding: tuple[str, str], root: tuple[str, str]
+    objects: Rows, finding: tuple[str, str], root: tuple[str, str]
 ) -> None:
     server = bakery()
     server.objects["pod"].pop((NAMESPACE, POD))
@@ -312,7 +315,7 @@ async def test_a_broken_object_is_found_and_blamed(
         server.objects["pod"].pop((NAMESPACE, POD))
     async with watching(server) as subject:
         await subject.observe()
-        fill(server, objects)
+        fill(server, objects())
         seen = await until(subject, lambda each: finding in broken(subject, each))
         assert blamed(seen).get(root[0]) == root[1]
         others = {target for _, target in broken(subject, seen)}
