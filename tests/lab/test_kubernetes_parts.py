@@ -38,7 +38,9 @@ def test_the_rig_is_a_sound_plan(user: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_configuration_of_a_node_is_yaml_or_json() -> None:
-    for process in rig().processes:
+    processes = rig().processes
+    assert processes
+    for process in processes:
         for path, text in process.files.items():
             assert "@" not in text.replace("@sha", ""), (process.name, path)
             if path.endswith((".yaml", ".conflist")):
@@ -76,7 +78,9 @@ def test_an_image_has_its_program_as_entry_point(tmp_path: Path) -> None:
 
 
 def test_every_object_of_the_sample_has_a_kind_and_a_name() -> None:
-    for path in manifests():
+    paths = manifests()
+    assert paths
+    for path in paths:
         for item in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             assert item["kind"]
             assert item["metadata"]["name"]

@@ -22,7 +22,9 @@ def rules_of(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["observe", "repair"])
 def test_no_role_has_a_wildcard_a_secret_or_a_way_into_a_container(name: str) -> None:
-    for rule in rules_of(name):
+    rules = rules_of(name)
+    assert rules
+    for rule in rules:
         words = [word for values in rule.values() for word in values]
         assert not [word for word in words if "*" in word]
         resources = rule.get("resources", [])

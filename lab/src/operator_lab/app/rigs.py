@@ -52,7 +52,7 @@ __all__ = [
 
 
 def _say_nothing(_: str) -> None:
-    """The progress of a build that nobody watches."""
+    """Drop the progress of a build."""
 
 
 async def raise_rig(

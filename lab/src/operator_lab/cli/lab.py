@@ -52,7 +52,7 @@ def up(
 
     def tell(sentence: str) -> None:
         progress.append(sentence)
-        if sentence.endswith("."):  # what it takes is said in any case; how far it is, to terminals
+        if sentence.endswith("."):  # the cost always; progress on terminals only
             sys.stderr.write(f"{sentence}\n")
 
     with open_home(context) as app, show_progress(lambda: progress[-1]):

@@ -28,7 +28,7 @@ NEWNS, NEWPID, NEWNET = 0x0002_0000, 0x2000_0000, 0x4000_0000
 MS_REC, MS_PRIVATE, MS_SHARED = 0x4000, 0x4_0000, 0x10_0000
 PR_SET_PDEATHSIG = 1
 RELAY_BYTES = 65_536
-# Where the programs of a node write although they are told other places.
+# Where the programs of a node write although they are configured otherwise.
 _OWN_PLACES = ("/run", "/var/lib", "/var/log")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -121,7 +121,7 @@ def hold_node(
     unshare(NEWNET)
     ip("link", "set", "lo", "up")
     switch_pid = (switch / "net").readlink().parts[2]
-    # One that was killed may have left its end in the switch for a moment.
+    # A killed node may have left its end in the switch for a moment.
     with contextlib.suppress(subprocess.CalledProcessError):
         quiet = ["nsenter", f"--net={switch / 'net'}", "--", "ip", "link", "del", peer]
         subprocess.run(quiet, check=True, stderr=subprocess.DEVNULL)

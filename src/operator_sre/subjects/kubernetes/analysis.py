@@ -17,7 +17,7 @@ from operator_protocols.domain.health import Severity
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.reader import rank
 from operator_sre.subjects.kubernetes.resources import CLUSTER_WIDE, WATCHED, WORKLOAD_KINDS
-from operator_sre.subjects.kubernetes.routing import (
+from operator_sre.subjects.kubernetes.routes_live import (
     SLICE_LABEL,
     claim_symptoms,
     count_endpoints,
@@ -206,7 +206,7 @@ def snapshot_of(
                 slices[str(labels.get(SLICE_LABEL))].append(item)
         elif kind != "lease":
             objects += [decode(stored) for stored in store.within(kind, namespace)]
-    used = _requested(store)
+    used = _sum_requests(store)
     kept = [item for item in objects if not _is_over(item)]
     for item in kept:
         metadata, kind = item.get("metadata") or {}, item["kind"]
@@ -230,7 +230,7 @@ def _is_over(item: Object) -> bool:
     return phase == "Succeeded" or bool((item.get("metadata") or {}).get("deletionTimestamp"))
 
 
-def _requested(store: ObjectStore) -> dict[str, tuple[float, float]]:
+def _sum_requests(store: ObjectStore) -> dict[str, tuple[float, float]]:
     """CPU and memory that the pods of each node request."""
     found: dict[str, tuple[float, float]] = {}
     for stored in store.of("pod").values():

@@ -57,7 +57,7 @@ class HttpApi:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """One answer. StatusError when the API refuses, OSError when it is not reached."""
-        with _translated():
+        with _translate_errors():
             answer = await self._client.get(path, params=dict(query), timeout=ANSWER_S_MAX)
             if answer.status_code >= 400:
                 raise StatusError(answer.status_code, answer.text[:ERROR_CHARS_MAX])
@@ -73,7 +73,7 @@ class HttpApi:
             "write": CONNECT_S_MAX,
             "pool": CONNECT_S_MAX,
         }
-        with _translated():
+        with _translate_errors():
             request = self._client.build_request(
                 "GET", path, params=dict(query), extensions={"timeout": limits}
             )
@@ -137,7 +137,7 @@ def _read_kubeconfig(kubeconfig: str, context: str) -> SingleConfig:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Errors of the client as errors that every caller knows."""
     import httpx2
 

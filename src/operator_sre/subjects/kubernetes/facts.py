@@ -77,7 +77,7 @@ def _pod_facts(item: Object) -> Facts:
         *(status.get("containerStatuses") or ()),
         *(status.get("initContainerStatuses") or ()),
     )
-    # A container that was restarted is looked at, because it may have been killed a moment ago.
+    # A container that was restarted is checked, because it may have been killed a moment ago.
     steady = all(state.get("restartCount", 0) == 0 for state in states)
     cpu = memory = 0.0
     for container in spec.get("containers") or ():

@@ -79,7 +79,7 @@ def invariants() -> tuple[KindInvariant, ...]:
 
 
 def shown_causes() -> tuple[Cause, ...]:
-    """Every known cause, as one that the reading `cause` of a target shows."""
+    """Every known cause; the reading `cause` of a target shows it."""
     breaks: dict[str, list[str]] = {}
     for spec in invariant_specs():
         for name in spec.causes:

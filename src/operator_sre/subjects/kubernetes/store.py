@@ -1,4 +1,4 @@
-"""What a cluster's API said last of every object, kept small: the text of the API, without fields
+"""The last state of every object of a cluster, kept small: the text of the API, without fields
 that say who wrote what, and a few facts that every check needs.
 """
 

@@ -1,7 +1,7 @@
 """What is wrong with an object right now: a broken invariant at a target. Pure.
 
 Only states that a healthy rollout, scaling, drain or completed Job never shows are symptoms. What
-such a change shows for a moment is told apart by how long it lasts, and by the object's own limits.
+such a change shows for a moment is separated by how long it lasts, and by the object's own limits.
 """
 
 from __future__ import annotations
@@ -117,22 +117,22 @@ def _container_symptom(pod: Object, state: Object, now: datetime) -> tuple[str, 
     code, why = ended.get("exitCode"), str(ended.get("reason") or "")
     fresh = age_of(ended.get("finishedAt"), now) < RESTARTED_S
     restarts = int(state.get("restartCount") or 0)
-    told = f"container {name}: {why or 'ended'}, exit code {code}, {restarts} restarts"
+    report = f"container {name}: {why or 'ended'}, exit code {code}, {restarts} restarts"
     if why in ("StartError", "ContainerCannotRun"):
-        return "containers_start", f"{told}: {ended.get('message') or ''}"
+        return "containers_start", f"{report}: {ended.get('message') or ''}"
     if why == "OOMKilled" and fresh:
-        return "containers_run", told
+        return "containers_run", report
     # A container that the kubelet stops to delete its pod ends as well, but is not restarted.
     if reason == "CrashLoopBackOff":
-        return "containers_run", told
+        return "containers_run", report
     if (
         code
         and current.get("terminated")
         and (pod.get("spec") or {}).get("restartPolicy") != "Never"
     ):
-        return "containers_run", told
+        return "containers_run", report
     if fresh and restarts >= RESTARTS_MIN and not state.get("ready"):
-        return "containers_run", told
+        return "containers_run", report
     return None
 
 

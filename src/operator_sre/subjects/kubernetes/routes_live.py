@@ -63,7 +63,7 @@ def service_symptoms(snapshot: Snapshot, ages: Mapping[str, float]) -> Iterator[
                 why = "everything behind it is scaled to zero"
             elif any(pod.ready for pod in pods):
                 why = "pods are ready, and none of their ports is the one it names"
-        elif (missed := _undeclared(service, snapshot)) and any(
+        elif (missed := _find_undeclared(service, snapshot)) and any(
             service.name in line for name in callers for line in error_lines(snapshot, name)
         ):
             why = f"{', '.join(callers)} cannot reach it; {missed}"
@@ -71,7 +71,7 @@ def service_symptoms(snapshot: Snapshot, ages: Mapping[str, float]) -> Iterator[
             yield Symptom("services_backed", "service", service.namespace, service.name, why)
 
 
-def _undeclared(service: Service, snapshot: Snapshot) -> str:
+def _find_undeclared(service: Service, snapshot: Snapshot) -> str:
     """A port that it sends to and that no container behind it declares; "" for none."""
     declared = {
         (str(port.number), port.protocol)
