@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
-from operator_lab.builders import build_for, unbuildable
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
@@ -51,28 +50,12 @@ __all__ = [
 ]
 
 
-def _say_nothing(_: str) -> None:
-    """Drop the progress of a build."""
-
-
-async def raise_rig(
-    subject: str,
-    directory: Path,
-    *,
-    make: str | None,
-    owned: bool,
-    tell: Callable[[str], None] = _say_nothing,
-) -> AnyRig:
-    """Bring one up. Without a `make` it is of processes where they can be had, else containers.
-
-    `tell` gets what is built before, and how far it is.
-    """
+async def raise_rig(subject: str, directory: Path, *, make: str | None, owned: bool) -> AnyRig:
+    """Bring one up. Without a `make` it is of processes where they can be had, else containers."""
     plugin = find_plugin(subject)
     chosen = _choose_make(plugin, make)
     if chosen is Make.PROCESSES and plugin.rig is not None:
-        spec = plugin.rig()
-        await asyncio.to_thread(build_for, spec, tell)
-        return await Rig.up(spec, directory, owned=owned)
+        return await Rig.up(plugin.rig(), directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
         return await raise_stack(plugin.stack(), directory, owned=owned)
     if chosen is None:
@@ -95,10 +78,10 @@ def no_rig(plugin: Plugin) -> str:
     if plugin.rig is None:
         return "it has no rig"
     try:
-        spec = plugin.rig()
+        plugin.rig()
     except (MissingExtraError, RigError) as problem:
         return str(problem)
-    return unbuildable(spec)
+    return ""
 
 
 def check_rig(plugin: Plugin) -> None:
@@ -213,20 +196,11 @@ class RigView:
     broken: tuple[BrokenView, ...] = ()
 
 
-async def rig_up(
-    app: App,
-    subject: str | None,
-    *,
-    make: str | None = None,
-    tell: Callable[[str], None] = _say_nothing,
-) -> RigView:
-    """Bring the rig of a subject to life under this home; it runs until it is taken down.
-
-    `tell` gets what is built before, and how far it is.
-    """
+async def rig_up(app: App, subject: str | None, *, make: str | None = None) -> RigView:
+    """Bring the rig of a subject to life under this home; it runs until it is taken down."""
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())
-    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False, tell=tell)
+    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False)
     return rig_status(app, subject)
 
 
