@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import OperatorError
 from operator_sre.app.discovery.handshake import Heard, ask
 from operator_sre.app.discovery.kinds import IGNORED, KINDS, WEB, Kind
+from operator_sre.app.discovery.kubeconfigs import read_contexts
 from operator_sre.app.discovery.listeners import Listener, add_containers, read_listeners
 from operator_sre.app.discovery.pack_copy import has_pack
 from operator_sre.app.subjects import subject_of
@@ -24,6 +25,8 @@ __all__ = ["Discovery", "LeftOut", "Proposal", "discover"]
 QUESTIONS_AT_ONCE = 20
 DISCOVER_S_MAX = 25.0
 TLS_PORTS = (443, 8443)
+CLUSTERS = "kubernetes"
+NAME_CHARS_MAX = 40
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -32,7 +35,8 @@ class Proposal:
     """A subject that would watch what was found.
 
     `plugin` is a built-in subject; otherwise `pack`, or "" for a plain description. `grant` is what
-    an administrator of the system runs first, where Operator needs a credential.
+    an administrator of the system runs first, where Operator needs a credential. A subject that
+    finds its targets itself has `options` instead.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Proposal:
     path: str = ""
     status: int = 0
     cluster: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
     found = await asyncio.gather(*map(recognise, new))
     names = {subject.name for subject in app.config.subjects}
     proposals = _propose(found, names)
+    proposals += [] if ports else _propose_clusters(app, names, root)
     left_out = [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
     running = {each.kind for each in proposals} | {
         subject.plugin for subject in app.config.subjects
@@ -194,6 +200,34 @@ def _propose(
                 path=heard.path if heard else "",
                 status=heard.status if heard else 0,
                 cluster=cluster,
+            )
+        )
+    return proposals
+
+
+def _propose_clusters(app: App, taken: Iterable[str], root: Path) -> list[Proposal]:
+    """A subject for each cluster of a kubeconfig that is not watched yet."""
+    home = root / str(Path.home()).lstrip("/")
+    watched = {
+        subject.options.get("context")
+        for subject in app.config.subjects
+        if subject.plugin == CLUSTERS
+    }
+    names, proposals = set(taken), []
+    for context in read_contexts(home, None if root == Path("/") else ""):
+        if context.name in watched:
+            continue
+        plain = _ODD.sub("-", context.name).strip("-")[:NAME_CHARS_MAX] or CLUSTERS
+        name = plain if plain not in names else f"{CLUSTERS}-{plain}"
+        names.add(name)
+        proposals.append(
+            Proposal(
+                name=name,
+                kind=CLUSTERS,
+                places=(context.server,),
+                why=(f"the context {context.name!r} of {context.file}",),
+                plugin=CLUSTERS,
+                options={"kubeconfig": context.file, "context": context.name},
             )
         )
     return proposals

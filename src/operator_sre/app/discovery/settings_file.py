@@ -77,7 +77,11 @@ def entry_of(proposal: Proposal) -> str:
     if not proposal.plugin:
         options = f'options = {{ file = "{proposal.name}.yaml" }}'
         return "\n".join([*lines, 'plugin = "declarative"', options, ""])
-    lines += [f'plugin = "{proposal.plugin}"', "targets = ["]
+    lines.append(f'plugin = "{proposal.plugin}"')
+    if proposal.options:
+        pairs = ", ".join(f"{key} = {json.dumps(text)}" for key, text in proposal.options.items())
+        return "\n".join([*lines, f"options = {{ {pairs} }}", ""])
+    lines.append("targets = [")
     for number, place in enumerate(proposal.places, start=1):
         host, port = _split(place)
         name = f"{proposal.target}-{number}"

@@ -1,7 +1,18 @@
-"""Kubernetes: diagnoses what was recorded of a cluster. It does not watch one yet."""
+"""Kubernetes: watches and diagnoses live clusters, and diagnoses recorded ones."""
 
+from operator_protocols.domain.target import Target
+from operator_protocols.ports import Plugin
+from operator_sre.subjects.kubernetes.invariants import CLUSTER, shown_causes
 from operator_sre.subjects.kubernetes.reader import RecordReader
+from operator_sre.subjects.kubernetes.subject import KubernetesCluster
 
-__all__ = ["reader"]
+__all__ = ["plugin", "reader"]
 
 reader = RecordReader()
+plugin = Plugin(
+    name="kubernetes",
+    sentence="Kubernetes clusters: workloads, services, volumes, nodes, control plane.",
+    subject=KubernetesCluster,
+    causes=shown_causes(),
+    targets=lambda _: (Target(CLUSTER, CLUSTER),),
+)

@@ -1,0 +1,373 @@
+"""A live cluster over HTTP: lists, watches, what opens a finding, and what is blamed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.target import Target
+from operator_protocols.ports import SubjectSettings
+from operator_sre.clock import SystemClock
+from operator_sre.monitor import findings_of
+from operator_sre.subjects.kubernetes.connection import Api, HttpApi
+from operator_sre.subjects.kubernetes.subject import KubernetesCluster
+from tests.subjects.kubernetes.api_server import ApiServer, fill
+from tests.subjects.kubernetes.live_objects import (
+    NAMESPACE,
+    event,
+    moment,
+    named,
+    node,
+    pod_spec,
+    running,
+    service,
+    waiting,
+    workload,
+)
+
+pytestmark = pytest.mark.asyncio
+
+TIMEOUT_S = 10.0
+Object = dict[str, Any]
+UNSETTLED = {"availableReplicas": 0, "readyReplicas": 0, "updatedReplicas": 1}
+
+
+def plugin_targets() -> tuple[Target, ...]:
+    """What a configured subject is given."""
+    return (Target("cluster", "cluster"),)
+
+
+@asynccontextmanager
+async def watching(server: ApiServer, **options: Any) -> AsyncIterator[KubernetesCluster]:
+    """A subject that watches the stand-in."""
+    async with server.serve() as address:
+
+        def connect(kubeconfig: str, context: str) -> Api:
+            return HttpApi(httpx2.AsyncClient(base_url=address))
+
+        settings = SubjectSettings("c", plugin_targets, SystemClock(), TIMEOUT_S, options)
+        subject = KubernetesCluster(settings, connect=connect)
+        try:
+            yield subject
+        finally:
+            await subject.close()
+
+
+async def until(subject: KubernetesCluster, holds: Callable[[Observation], bool]) -> Observation:
+    """Observe until something is so."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            seen = await subject.observe()
+            if holds(seen):
+                return seen
+            await SystemClock().sleep(0.02)
+
+
+def broken(subject: KubernetesCluster, seen: Observation) -> set[tuple[str, str]]:
+    """Which invariants are broken at which targets."""
+    found = findings_of(subject.invariants, seen)
+    return {(each.invariant, each.target) for each in found if each.health is not Health.HEALTHY}
+
+
+def blamed(seen: Observation) -> dict[str, str]:
+    """The cause that is shown at each target."""
+    return {
+        each.target: str(each.readings["cause"]) for each in seen.seen if "cause" in each.readings
+    }
+
+
+def bakery() -> ApiServer:
+    """A healthy cluster: two nodes and three workloads."""
+    server = ApiServer()
+    fill(server, [("node", node("one")), ("node", node("two"))])
+    fill(server, workload("page", spec=_calling("orders")))
+    fill(server, workload("orders"))
+    fill(server, workload("ledger"))
+    return server
+
+
+def _calling(name: str) -> Object:
+    return pod_spec("page", env=[{"name": "ORDERS_URL", "value": f"http://{name}:80"}])
+
+
+async def test_a_healthy_cluster_has_no_broken_invariant() -> None:
+    async with watching(bakery()) as subject:
+        seen = await subject.observe()
+        assert broken(subject, seen) == set()
+        assert {"cluster", "node/one", "bakery/deployment/page", "bakery/service/orders"} <= {
+            each.target for each in seen.seen
+        }
+
+
+async def test_secrets_are_never_asked_for() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+    assert server.requests
+    assert not [path for path in server.requests if "secret" in path]
+
+
+async def test_a_change_reaches_the_next_observation_by_the_watch() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+        lists = len([path for path in server.requests if "watch=true" not in path])
+        fill(server, workload("orders", status=UNSETTLED, pod=_crashing("orders")))
+        seen = await until(subject, lambda each: bool(blamed(each)))
+        assert blamed(seen) == {"bakery/deployment/orders": "crash"}
+        assert ("containers_run", "bakery/deployment/orders") in broken(subject, seen)
+        again = len(
+            [path for path in server.requests if "watch=true" not in path and "/log" not in path]
+        )
+        asked = [path for path in server.requests if path.startswith("/readyz")]
+        assert again - len(asked) == lists - 1
+
+
+async def test_a_watch_that_is_too_old_lists_again_and_forgets_what_is_gone() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+        server.forgets = True
+        server.drop_watches()
+        server.objects["deployment"].pop((NAMESPACE, "ledger"))
+        seen = await until(
+            subject, lambda each: "bakery/deployment/ledger" not in {s.target for s in each.seen}
+        )
+        assert broken(subject, seen) == set()
+
+
+async def test_an_api_server_that_is_not_ready_breaks_the_control_plane_alone() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+        server.ready = False
+        seen = await subject.observe()
+        assert broken(subject, seen) == {("control_plane_works", "cluster")}
+        assert blamed(seen) == {"cluster": "etcd_down"}
+
+
+async def test_what_we_may_not_read_is_named_and_the_rest_is_observed() -> None:
+    server = bakery()
+    server.forbidden = {"poddisruptionbudget", "node"}
+    async with watching(server) as subject:
+        seen = await subject.observe()
+        assert broken(subject, seen) == set()
+        assert seen.of("cluster").readings["not_watched"] == "nodes, poddisruptionbudgets"
+
+
+def _crashing(app: str) -> Object:
+    return waiting(app, "CrashLoopBackOff", exitCode=3, reason="Error")
+
+
+def _pending(message: str) -> Object:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    return {"phase": "Pending", "conditions": [scheduled]}
+
+
+def _unready(up_s: float, since_s: float) -> Object:
+    status = running("orders", up_s=up_s)
+    status["containerStatuses"][0]["ready"] = False
+    status["conditions"][1] = {
+        "type": "Ready",
+        "status": "False",
+        "lastTransitionTime": moment(since_s),
+    }
+    return status
+
+
+SET = "orders-5d8f9c7b6d"
+POD = f"{SET}-00000"
+Rows = Callable[[], Iterable[tuple[str, Object]]]
+Case = tuple[str, Rows, tuple[str, str], tuple[str, str]]
+CASES: list[Case] = [
+    (
+        "image",
+        lambda: [
+            *workload(
+                "orders",
+                status=UNSETTLED,
+                pod=waiting("orders", "ImagePullBackOff", "manifest for x:9 not found"),
+            )
+        ],
+        ("images_pulled", "bakery/deployment/orders"),
+        ("bakery/deployment/orders", "image_reference"),
+    ),
+    (
+        "configmap",
+        lambda: [
+            *workload(
+                "orders",
+                status=UNSETTLED,
+                pod=waiting("orders", "CreateContainerConfigError", 'configmap "menu" not found'),
+            )
+        ],
+        ("containers_start", "bakery/deployment/orders"),
+        ("bakery/deployment/orders", "configmap_missing"),
+    ),
+    (
+        "memory",
+        lambda: [
+            *workload(
+                "orders",
+                status=UNSETTLED,
+                pod=waiting("orders", "CrashLoopBackOff", exitCode=137, reason="OOMKilled"),
+            )
+        ],
+        ("containers_run", "bakery/deployment/orders"),
+        ("bakery/deployment/orders", "oom_killed"),
+    ),
+    (
+        "capacity",
+        lambda: [
+            *workload(
+                "orders",
+                status=UNSETTLED,
+                pod=_pending("0/2 nodes are available: 2 Insufficient memory."),
+                place="",
+            ),
+            (
+                "event",
+                event("Pod", POD, "FailedScheduling", "0/2 nodes: 2 Insufficient memory."),
+            ),
+        ],
+        ("pods_scheduled", "bakery/deployment/orders"),
+        ("bakery/deployment/orders", "memory_capacity"),
+    ),
+    (
+        "readiness",
+        lambda: [
+            *workload("orders", status=UNSETTLED, pod=_unready(900, 1)),
+            (
+                "event",
+                event(
+                    "Pod",
+                    POD,
+                    "Unhealthy",
+                    "Readiness probe failed: HTTP probe failed with statuscode: 404",
+                ),
+            ),
+        ],
+        ("pods_ready", "bakery/deployment/orders"),
+        ("bakery/deployment/orders", "readiness_probe_path"),
+    ),
+    (
+        "quota",
+        lambda: [
+            *[
+                row
+                for row in workload("orders", status={**UNSETTLED, "availableReplicas": 0})
+                if row[0] != "pod"
+            ],
+            (
+                "event",
+                event(
+                    "ReplicaSet",
+                    SET,
+                    "FailedCreate",
+                    'pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2,'
+                    " limited: pods=2",
+                ),
+            ),
+        ],
+        ("pods_admitted", "bakery/deployment/orders"),
+        ("namespace/bakery", "pod_quota"),
+    ),
+    (
+        "selector",
+        lambda: service("orders", selector={"app": "order"}),
+        ("services_backed", "bakery/service/orders"),
+        ("bakery/service/orders", "service_selector"),
+    ),
+    (
+        "node",
+        lambda: [
+            ("node", node("one", ready=False, message="Kubelet stopped posting node status."))
+        ],
+        ("nodes_ready", "node/one"),
+        ("node/one", "kubelet_down"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("objects", "finding", "root"),
+    [pytest.param(*case[1:], id=case[0]) for case in CASES],
+)
+async def test_a_broken_object_is_found_and_blamed(
+    objects: Rows, finding: tuple[str, str], root: tuple[str, str]
+) -> None:
+    server = bakery()
+    server.objects["pod"].pop((NAMESPACE, POD))
+    fill(server, [row for row in workload("orders") if row[0] == "pod"])
+    if "quota" in str(root):
+        server.objects["pod"].pop((NAMESPACE, POD))
+    async with watching(server) as subject:
+        await subject.observe()
+        fill(server, objects())
+        seen = await until(subject, lambda each: finding in broken(subject, each))
+        assert blamed(seen).get(root[0]) == root[1]
+        others = {target for _, target in broken(subject, seen)}
+        assert others == {finding[1]}
+
+
+async def test_a_pod_of_a_rollout_that_is_still_starting_is_no_finding() -> None:
+    server = bakery()
+    for status in (
+        _unready(2, 2),
+        {"phase": "Pending", "conditions": []},
+        waiting("orders", "ContainerCreating"),
+        waiting("orders", "PodInitializing"),
+    ):
+        fill(server, workload("orders", status=UNSETTLED, pod=status))
+        async with watching(server) as subject:
+            assert broken(subject, await subject.observe()) == set()
+
+
+async def test_a_completed_job_a_drained_node_and_a_scaled_workload_are_no_findings() -> None:
+    server = bakery()
+    owner = {"kind": "Job", "name": "bake", "controller": True}
+    done = {"phase": "Succeeded", "conditions": []}
+    server.put("pod", {"metadata": named("bake-x", ownerReferences=[owner]), "status": done})
+    job = {"conditions": [{"type": "Complete", "status": "True"}]}
+    server.put("job", {"metadata": named("bake"), "spec": {}, "status": job})
+    drained = node("two")
+    drained["spec"]["unschedulable"] = True
+    server.put("node", drained)
+    fill(server, [row for row in workload("ledger", replicas=0) if row[0] == "deployment"])
+    server.delete("pod", "ledger-5d8f9c7b6d-00000", NAMESPACE)
+    async with watching(server) as subject:
+        assert broken(subject, await subject.observe()) == set()
+
+
+async def test_the_log_of_a_crash_is_read_once_and_is_evidence() -> None:
+    server = bakery()
+    fill(server, workload("orders", status=UNSETTLED, pod=_crashing("orders")))
+    server.logs[f"{POD}/previous"] = "FATAL: password authentication failed for user orders\n"
+    async with watching(server) as subject:
+        first = await subject.observe()
+        await subject.observe()
+        assert blamed(first) == {"bakery/deployment/orders": "credentials_rejected"}
+        assert len([path for path in server.requests if "/log" in path]) == 1
+
+
+async def test_a_configmap_is_kept_as_a_digest_and_key_names() -> None:
+    server = bakery()
+    server.put("configmap", {"metadata": named("menu"), "data": {"bread": "a-private-price"}})
+    async with watching(server) as subject:
+        await subject.observe()
+        stored = subject.store.find("configmap", NAMESPACE, "menu")
+        assert stored is not None
+        assert b"a-private-price" not in stored.text
+        assert b"bread" in stored.text
