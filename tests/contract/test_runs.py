@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import run_finished, run_started, ticket
 from tests.contract.stores import Home, Ports

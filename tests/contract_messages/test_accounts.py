@@ -11,7 +11,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Actor, Entry, Kind
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.app.answers.texts import DEFAULT_DENY, blocking_rule, place_of, rule_at
 from operator_sre.codec import to_json
 from operator_sre.contract.accounts import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.errors import LedgerDamagedError, StoreError
-from operator_sre.store.rebuild import PROJECTED, Difference, Rebuilt, project, rebuild, walk
+from operator_sre.store.projections import PROJECTED, project
+from operator_sre.store.rebuild import Difference, Rebuilt, rebuild, walk
 from operator_sre.store.schema import PROJECTIONS
 from operator_sre.store.sqlite import scratch
 from tests.contract.samples import violation

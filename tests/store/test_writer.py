@@ -15,7 +15,7 @@ from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
-from operator_sre.store.rebuild import rows_follow
+from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import ALONE_GROUPS, COMPANY_EVERY
 from tests.contract.clock import HeldClock

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError, OperatorError, StoreError, UsageError
 from operator_sre.app.wiring import App, kept_head
 from operator_sre.ledger import Anchor, Damage, Report, verify

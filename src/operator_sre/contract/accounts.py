@@ -9,7 +9,7 @@ from typing import Any
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import UsageError
 from operator_sre.contract import evidence
 from operator_sre.contract.documents import is_valid_error_category

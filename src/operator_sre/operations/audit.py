@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.app.story import Line, lines_of
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.operations.operation import (

@@ -23,7 +23,8 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import CheckResult, Observation, Value
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, RunRecord, Spent
+from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, Spent
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec, ToolState
 from operator_protocols.domain.verdict import Level, Mode, Risk, Rule

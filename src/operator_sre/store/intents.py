@@ -11,7 +11,7 @@ from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit, permit_key
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from

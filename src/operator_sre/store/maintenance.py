@@ -19,8 +19,8 @@ from operator_protocols.domain.workflow import workflow_of
 from operator_protocols.errors import ConflictError, NotFoundError, StoreError
 from operator_sre.store.backup import Backup, Restored, backup, restore
 from operator_sre.store.database import Connection, Maintained, explain_failures, sentence
+from operator_sre.store.projections import PROJECTED
 from operator_sre.store.rebuild import (
-    PROJECTED,
     CheckReport,
     Difference,
     Progress,

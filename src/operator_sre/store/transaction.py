@@ -15,7 +15,7 @@ from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_sre.chain import GENESIS, body_at, chain_hash, digest_of_body, entry_from
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import SIGNED, Decisions
-from operator_sre.store.rebuild import project, rows_follow
+from operator_sre.store.projections import project, rows_follow
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Clock, Sealer, Signer

@@ -21,7 +21,7 @@ from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.store.database import Database, Kept, sentence
 from operator_sre.store.decisions import Decisions
-from operator_sre.store.rebuild import rows_follow
+from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Rules, Transaction, decisions_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from operator_protocols.domain.diagnosis import Diagnosis, RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
@@ -40,20 +41,6 @@ __all__ = [
     "Turn",
     "Want",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A Run as it is remembered: running, completed, failed or stopped."""
-
-    id: str
-    ticket: int
-    model: str
-    state: str
-    started_at: datetime
-    finished_at: datetime | None
-    summary: str
-
 
 # Key in the data of a result: it did not start, because another change of the subject ran first.
 LATE = "late"

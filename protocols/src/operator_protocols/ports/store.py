@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.observation import Violation
     from operator_protocols.domain.pattern import Pattern, PatternNote
     from operator_protocols.domain.permit import Approval, ApprovalState, Permit
-    from operator_protocols.domain.run import RunRecord
+    from operator_protocols.domain.run_record import RunRecord
     from operator_protocols.domain.session import SessionAction, SessionRecord
     from operator_protocols.domain.standing_rule import StandingRule
     from operator_protocols.domain.target import Initiator, Process

@@ -9,7 +9,7 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.permit import ApprovalState
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.answers.texts import blocking_rule, collapse_marks, without_secrets
 from operator_sre.app.story import lines_of, summarize_entry

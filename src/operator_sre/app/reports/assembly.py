@@ -14,7 +14,7 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.answers.texts import build_redactor
