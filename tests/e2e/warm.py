@@ -387,9 +387,9 @@ def _load(program: str) -> None:
         _rehearse()
     elif program == NODE:
         # A test may wait longer: a busy machine must not be taken for a store that is lost.
-        from operator_ratelimiter import arguments
+        from operator_ratelimiter import settings
 
-        arguments._STORE_TIMEOUT_S_MAX = ANSWER_S_MAX
+        settings._STORE_TIMEOUT_S_MAX = ANSWER_S_MAX
 
 
 def _rehearse() -> None:

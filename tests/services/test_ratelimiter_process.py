@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from operator_ratelimiter.arguments import parse_settings
-from operator_ratelimiter.settings import OnStoreLoss
+from operator_ratelimiter.settings import OnStoreLoss, parse_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

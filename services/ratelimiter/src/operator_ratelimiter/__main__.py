@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType
 
-from operator_ratelimiter.arguments import parse_settings
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Settings, parse_settings
 
 __all__ = ["Sparse", "main"]
 
