@@ -78,6 +78,6 @@ async def test_an_environment_that_is_not_ours_is_not_made_up(tmp_path: Path) ->
         outlook = outlook_of_request(approval(), app.surroundings)
     assert (outlook.environment, outlook.uid, outlook.host) == ({}, None, "worker-1")
     facts = dict(facts_of(outlook, "ticket 1"))
-    assert facts["who"].endswith("through agent worker-1, ticket 1")
-    assert "set" not in facts
+    assert facts["requester"].endswith("through agent worker-1, ticket 1")
+    assert not facts["variables"]
     assert document_of(outlook)["way"] is Way.ASKS

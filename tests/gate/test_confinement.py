@@ -220,4 +220,4 @@ def test_nothing_is_declared_of_nothing() -> None:
 def test_a_confinement_is_one_line_for_people() -> None:
     assert str(Confinement()) == "writes nothing; no network"
     assert str(Confinement(hosts=("db",), writes=("/run/x",))) == "writes /run/x; connects to db"
-    assert "closed" in str(Confinement(writes=None, hosts=None))
+    assert "hidden" in str(Confinement(writes=None, hosts=None))

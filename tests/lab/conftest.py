@@ -52,9 +52,9 @@ def rig_spec(nodes: int = 2, *, load: LoadSpec | None = None) -> RigSpec:
 def is_reserved(port: int) -> bool:
     """Whether another process that wants a port, and finds no other, is refused."""
     code = (
-        "from operator_lab import reservation\n"
-        f"reservation._places = lambda: [{port}]\n"
-        "reservation.reserve_ports(['thief'])"
+        "from operator_lab import ports\n"
+        f"ports._places = lambda: [{port}]\n"
+        "ports.reserve_ports(['thief'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=_ROOT, capture_output=True, check=False, text=True

@@ -71,7 +71,7 @@ async def test_a_fault_hurts_one_target_of_its_kind_and_is_healed(
     assert await heal(Rig.attach(rig.directory), fault) == name
     assert set(_states(rig).values()) == {RunState.RUNNING}
     assert broken(rig) == ()
-    with pytest.raises(NotFoundError, match="Broken now: nothing"):
+    with pytest.raises(NotFoundError, match="Active faults: nothing"):
         await is_over(rig, fault)
 
 
@@ -105,7 +105,7 @@ async def test_the_wrong_target_is_refused_with_the_valid_ones(rig: Rig) -> None
             await heal(rig, KILL, target=target)
     with pytest.raises(NotFoundError, match=r"kind 'disk'\. This rig has node, store"):
         await inject(rig, FOREIGN, target=None, rng=random.Random(0))
-    with pytest.raises(NotFoundError, match="Broken now: nothing"):
+    with pytest.raises(NotFoundError, match="Active faults: nothing"):
         await heal(rig, KILL)
     assert broken(rig) == ()
     assert set(_states(rig).values()) == {RunState.RUNNING}

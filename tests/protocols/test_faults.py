@@ -313,13 +313,13 @@ async def test_a_limit_on_nothing_and_a_kill_of_nobody_are_mistakes() -> None:
 async def test_sentences_say_what_happens() -> None:
     said = {case: make().sentence for case, (make, *_) in CASES.items()}
     assert said["killed-several"] == "Two nodes are killed."
-    assert said["cut-off"] == "One node is cut off from everybody."
+    assert said["cut-off"] == "One node is cut off from all other processes."
     assert said["cut-off-from-its-own-kind"] == (
         "One node is cut off from every other node and every store."
     )
     assert said["slowed"] == "Messages between one node and every store take 0.5 s longer."
     both = limit_fault("a", "node", breaks=BREAKS, files=1, memory_bytes=1)
-    assert both.sentence == "One node may have no more memory and open files."
+    assert both.sentence == "One node reaches its memory limit and open-file limit."
 
 
 async def test_a_log_is_flooded_and_its_own_lines_stay(

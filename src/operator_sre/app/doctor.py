@@ -40,6 +40,7 @@ PURPOSES = {
     "evals": "evaluation campaigns",
     "grpc": "probes of the health of gRPC servers",
     "kafka": "probes of Kafka",
+    "kubernetes": "Kubernetes clusters",
     "lab": "disposable systems for fault injection",
     "mcp": "agents over MCP",
     "mysql": "probes of MySQL and MariaDB",

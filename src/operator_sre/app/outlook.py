@@ -148,6 +148,8 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     verdict, action, requester = outlook.verdict, outlook.verdict.action, outlook.requester
     who = f"{requester.id} ({requester.type}), through agent {requester.agent or '-'}"
     kept = outlook.output_bytes_max // 1024
+    # What runs without approval is not weighed by anyone.
+    urgency = "" if verdict.level is Level.SAFE else action.urgency.replace("_", " ")
     # What the kernel holds a command to, or why it does not.
     enforced = f"no, judged only: {verdict.unenforced}" if verdict.unenforced else ""
     enforced = enforced if verdict.confinement is None else str(verdict.confinement)
@@ -170,9 +172,10 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("requester", f"{who}, {origin}" if origin else who),
         ("reason", action.reasoning),
         ("expects", action.expected),
-        ("urgency", action.urgency.replace("_", " ")),
+        ("urgency", urgency),
         ("limits", f"{action.timeout_s:g} s, {kept} KiB kept of each stream, no input"),
         ("verdict", f"{verdict.level}, risk {verdict.risk}: {verdict.explanation}"),
+        ("outcome", then),
         ("reads", ", ".join(verdict.reads)),
         ("writes", ", ".join(verdict.writes)),
         ("network", ", ".join(verdict.network)),
@@ -180,7 +183,6 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("enforced", enforced),
         ("undo", _UNDO[verdict.reversible]),
         ("changes", outlook.may_change),
-        ("outcome", then),
         ("variables", ", ".join(shown)),
     )
 

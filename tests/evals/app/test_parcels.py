@@ -93,7 +93,7 @@ def test_what_is_not_the_trial_that_was_asked_for_is_refused(tmp_path: Path) -> 
         replace(FACTS, scenario=replace(ONE.scenario, truths=("anything@any",))),
     ]
     for facts in others:
-        with pytest.raises(RigError, match="Another trial"):
+        with pytest.raises(RigError, match="another trial"):
             _back(pack_result(facts, tmp_path), tmp_path)
     broken = json.dumps({"facts": to_json(FACTS), "ledger": "?"})
     for text in ("nonsense", "[]", broken):

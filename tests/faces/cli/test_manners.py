@@ -158,8 +158,8 @@ def test_what_waits_for_others_says_for_what_and_quiet_or_piped_it_does_not(
             for more in ([], ["--quiet"])
         )
         terminals += [told, quiet]
-        told.shows("looking, ")
+        told.shows("checking, ")
         assert (told.ended(), quiet.ended()) == (0, 0)
     assert not (tmp_path / "paged").exists()
-    assert told.shown.rfind("looking, ") < told.shown.rfind("\r\x1b[K") < told.shown.find("shop at")
+    assert told.shown.rfind("checking, ") < told.shown.rfind("\r\x1b[K") < told.shown.find("shop at")
     assert quiet.shown == ""

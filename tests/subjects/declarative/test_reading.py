@@ -104,7 +104,7 @@ MISTAKES = [
     ("stats.queue}}", "'..'}}", 11, "'..' is not a valid path such as 'nodes[0].name'."),
     ("{queue: stats", "{status: stats", 11, "'status' is not a valid name for a value of its own."),
     ("500ms", "soon", 11, "must be a duration such as 30s, 5m or 1h."),
-    ("tcp: {}", "tcp: {}, http: {}", 12, "needs one of: http, tcp, prometheus, command, sql"),
+    ("tcp: {}", "tcp: {}, http: {}", 12, "needs one of: http, tcp, prometheus, loki, command"),
     ("{on: web, http", "{on: wbe, http", 11, "'wbe' is neither a kind nor a name of a target."),
     ("port: {tcp", "port: {on: web, tcp", 10, "no probe covers the target 'db'."),
     ("page.queue < 5", "page.queu < 5", 14, "has no value 'queu'. Did you mean 'queue'?"),

@@ -50,7 +50,7 @@ SAYS = {
     "versions_differ": 'version = "8.1.1"',
 }
 # There is no Prometheus in a rig.
-ELSEWHERE = {"prometheus_down", "prometheus_target_missing"}
+ELSEWHERE = {"prometheus_down", "prometheus_target_missing", "ghost_member", "not_listed"}
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ REFUSED = [
     (". -fprint0 out", "!-fprint0"),
     (". -fprintf out x", "!-fprintf"),
     (". -fls out", "!-fls"),
-    (". -files0-from list", "A file"),
+    (". -files0-from list", "The places to search"),
     ("-D exec .", "The word '-D'"),
     (". -unknown", "The word '-unknown'"),
     (". -name", "The test '-name' needs"),

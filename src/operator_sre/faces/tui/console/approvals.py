@@ -175,7 +175,7 @@ class ApprovalsPage(Page):
             request = view.approval
             number = "-" if request.ticket is None else request.ticket
             known = dict(facts_of(view.outlook, f"ticket {number}, run {request.run or '-'}"))
-            first = ("command", "in", "inside", "target", "verdict", "changes", "undo")
+            first = ("command", "directory", "venv", "target", "verdict", "changes", "undo")
             rest = [(name, text) for name, text in known.items() if name and name not in first]
             names = f": {', '.join(request.approvers)}" if request.approvers else ""
             time_left = display.time_left(request.expires_at, now)

@@ -30,7 +30,10 @@ __all__ = ["Place", "PlaceQuestion", "RunPage"]
 
 COMMAND_CHARS_MAX = 10_000
 SECONDS_MAX = 600.0
-_SHOWN = ("verdict", "in", "target", "reads", "writes", "network", "sensitive", "undo", "then")
+_SHOWN = (
+    *("verdict", "outcome", "directory", "target"),
+    *("reads", "writes", "network", "sensitive", "undo"),
+)
 
 
 class RunPage(Page):
