@@ -26,6 +26,8 @@ from typing import Any
 
 import httpx2
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import SubjectSettings

@@ -13,7 +13,7 @@ from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.precondition import Precondition, Scope, Unmet, find_unmet
-from operator_protocols.domain.run import LATE, Answer, Finish
+from operator_protocols.domain.run import LATE, UNAVAILABLE, Answer, Finish
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tool import ToolSpec
@@ -90,6 +90,7 @@ async def test_without_the_required_answer_an_agent_starts_nothing(
     (refused,) = shop.entries(Kind.REFUSED)
     assert "Its data is there" in refused.payload["result"]["stderr"]
     assert "Replace node-1." in refused.payload["result"]["stderr"]
+    assert UNAVAILABLE in refused.payload["result"]["data"]  # another action may be tried
     assert shop.entries(Kind.PERMIT_MINTED) == []
 
 

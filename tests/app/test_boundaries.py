@@ -29,11 +29,11 @@ from operator_sre.app.restraints import (
     limits_of,
     reset_asked,
     rule_asked,
-    session_asked,
     set_modes,
     show_modes,
     switch_asked,
 )
+from operator_sre.app.sessions import session_asked
 from operator_sre.app.store import (
     plan_purge,
     purge_asked,

@@ -20,22 +20,19 @@ from operator_sre.app.restraints import (
     LimitsView,
     ModeView,
     PartlyRun,
-    SessionView,
     Stopped,
-    list_sessions,
     list_unconfirmed,
     mode_named,
     reset_limits,
     reset_modes,
-    reset_session,
     set_modes,
     show_limits,
     show_modes,
-    show_session,
     switch_off,
     switch_on,
     switch_state,
 )
+from operator_sre.app.sessions import SessionView, list_sessions, reset_session, show_session
 from operator_sre.app.story import lines_of
 from operator_sre.app.wiring import App
 from operator_sre.gate import LocalPermissions

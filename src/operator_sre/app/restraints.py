@@ -1,58 +1,51 @@
-"""What holds agents back: modes, limits, sessions, the kill switch; and how each is loosened."""
+"""What holds agents back: modes, limits, the kill switch; and how each is loosened."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.limits import Limits, SwitchState, Usage
-from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from operator_protocols.domain.standing_rule import Scope, StandingRule
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Level, Mode, Risk
-from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.errors import UsageError
 from operator_sre.app.confirmations import Asked, Crossing, Effect
 from operator_sre.app.persons import administrator, must_be_a_person, signed_in
+from operator_sre.app.sessions import session_digest
 from operator_sre.app.wiring import App
 from operator_sre.codec import from_json, to_json
 from operator_sre.controls import MACHINE
-from operator_sre.gate.restraint import WINDOW_S, classify, weigh
 
 __all__ = [
     "CROSSING",
     "LimitsView",
     "ModeView",
     "PartlyRun",
-    "SessionView",
     "Stopped",
     "execute_asked",
     "limits_asked",
     "limits_of",
-    "list_sessions",
     "list_unconfirmed",
     "mode_named",
     "reset_asked",
     "reset_limits",
     "reset_modes",
-    "reset_session",
     "rule_asked",
-    "session_asked",
     "set_modes",
     "show_limits",
     "show_modes",
-    "show_session",
     "switch_asked",
     "switch_off",
     "switch_on",
     "switch_state",
 ]
 
-COMMANDS_MAX, RUNNING_MAX = 5000, 1000
+RUNNING_MAX = 1000
 # Shorter than the usual grace: the kill switch has to take effect within two seconds.
 GRACE_S = 0.5
 
@@ -76,19 +69,6 @@ class LimitsView:
     limits: Limits
     usage: Usage
     refusal: str
-
-
-@dataclass(frozen=True, slots=True)
-class SessionView:
-    """An agent's session: what it adds up to, and whether the agent is held in observe."""
-
-    agent: str
-    score: int
-    level: Risk
-    held: bool
-    reasons: tuple[str, ...]
-    deeds: tuple[SessionAction, ...]
-    record: SessionRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,42 +219,6 @@ def _limits_view(app: App, subject: str) -> LimitsView:
     return LimitsView(subject, limits, usage, limits.refusal(usage, now))
 
 
-def list_sessions(app: App) -> list[SessionView]:
-    """How much risk everybody piled up who acted within the window, or was ever held."""
-    since = app.clock.now() - timedelta(seconds=WINDOW_S)
-    recent = app.store.commands.newest(CommandFilter(since=since), limit=COMMANDS_MAX)
-    names = {session_of(session.agent) for session in recent}
-    names |= {session.agent for session in app.store.sessions.find()}
-    return [_session_view(app, name) for name in sorted(names - {""})]
-
-
-def show_session(app: App, agent: str) -> SessionView:
-    """One session. NotFoundError when nothing is known of that agent."""
-    names = [session.agent for session in list_sessions(app)]
-    if agent not in names:
-        raise NotFoundError(
-            f"There is no session of {agent!r}.", next_step=f"Agents: {', '.join(names) or 'none'}."
-        )
-    return _session_view(app, agent)
-
-
-async def reset_session(app: App, agent: str, *, reason: str) -> SessionView:
-    """Release an agent and reset its session."""
-    show_session(app, agent)
-    person = administrator(app, "reset a session")
-    await app.store.sessions.reset(agent, by=person, reason=reason)
-    return _session_view(app, agent)
-
-
-def _session_view(app: App, agent: str) -> SessionView:
-    since = app.clock.now() - timedelta(seconds=WINDOW_S)
-    deeds = tuple(app.store.sessions.actions(agent, since=since))
-    session = weigh(deeds, classify)
-    record = next(iter(app.store.sessions.find(agent)), None)
-    held = record is not None and record.held
-    return SessionView(agent, session.score, session.level, held, session.reasons, deeds, record)
-
-
 def switch_state(app: App) -> SwitchState:
     """How the kill switch stands."""
     return app.store.switch.state()
@@ -347,21 +291,6 @@ async def switch_off(app: App, *, reason: str) -> SwitchState:
     return switch_state(app)
 
 
-def session_asked(app: App, agent: str, *, reason: str) -> Asked | None:
-    """The confirmation that a reset requires; None where there is nothing to reset."""
-    view = show_session(app, agent)
-    if not view.held and not view.score:
-        return None
-    now = "is held in observe" if view.held else f"has a risk score of {view.score}"
-    return Asked(
-        Boundary.RULE_LOOSENED,
-        {"what": "session", "agent": agent, "reason": reason},
-        Risk.MEDIUM,
-        f"The agent {agent!r} {now}; the reset clears it.",
-        {"session": _session_digest(app, agent)},
-    )
-
-
 def limits_asked(app: App, subject: str, *, reason: str) -> Asked | None:
     """The same for a reset of the limits of a subject."""
     usage = limits_of(app, subject).usage
@@ -416,11 +345,6 @@ def _modes_digest(app: App, subjects: Sequence[str]) -> str:
     )
 
 
-def _session_digest(app: App, agent: str) -> str:
-    record = next(iter(app.store.sessions.find(agent)), None)
-    return digest_of(None if record is None else to_json(record))
-
-
 def _failures_digest(usage: Usage) -> str:
     """What must not grow unseen; changes of the last hour become fewer by themselves."""
     failed_at = usage.failed_at.isoformat() if usage.failed_at else ""
@@ -439,7 +363,7 @@ def _why_changed(app: App, confirmation: Confirmation) -> str:
             same = _modes_digest(app, change["subjects"]) == bound.get("modes")
             return "" if same else "the mode has changed since the request"
         case "session":
-            same = _session_digest(app, str(change["agent"])) == bound.get("session")
+            same = session_digest(app, str(change["agent"])) == bound.get("session")
             return "" if same else "the session has changed since the request"
         case "switch":
             same = _switch_digest(app) == bound.get("switch")

@@ -54,7 +54,7 @@ class TicketBrief:
     over: frozenset[str] = frozenset()
 
     def describe(self, finding: Violation) -> str:
-        """A finding in one line; one that is over says so."""
+        """A finding in one line, marked where it has ended."""
         ended = "over: " if finding.key in self.over else ""
         return f"{ended}{finding.target} {finding.invariant}: {finding.detail}"
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from operator_protocols.domain.token import Role
-from operator_sre.app.restraints import SessionView
+from operator_sre.app.sessions import SessionView
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.operations.operation import Effect, Operation, Request, Table, View
 
@@ -84,7 +84,7 @@ OPERATIONS = (
         help="List agents that acted in the last five minutes or were held in observe.",
         request=ListSessions,
         result=SessionList,
-        call="operator_sre.app.restraints.list_sessions",
+        call="operator_sre.app.sessions.list_sessions",
         view=_table,
     ),
     Operation(
@@ -92,7 +92,7 @@ OPERATIONS = (
         help="Show an agent's actions and accumulated risk.",
         request=ShowSession,
         result=SessionDocument,
-        call="operator_sre.app.restraints.show_session",
+        call="operator_sre.app.sessions.show_session",
         view=_details,
         arguments=("agent",),
     ),
@@ -101,9 +101,9 @@ OPERATIONS = (
         help="Release an agent held in observe, and start a new session for it.",
         request=ResetSession,
         result=SessionDocument,
-        call="operator_sre.app.restraints.reset_session",
-        confirmation="operator_sre.app.restraints.session_asked",
-        confirmed="operator_sre.app.restraints.show_session",
+        call="operator_sre.app.sessions.reset_session",
+        confirmation="operator_sre.app.sessions.session_asked",
+        confirmed="operator_sre.app.sessions.show_session",
         view=_details,
         effect=Effect.CHANGE,
         role=Role.ADMIN,

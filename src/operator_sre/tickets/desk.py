@@ -94,7 +94,7 @@ class Desk:
     ) -> list[Ticket]:
         """Reopen watched and escalated tickets that broke again; their attempts still count.
 
-        One that a person has paused, and an escalated one that is known to be flapping, stays.
+        A ticket that a person has paused stays, and so does an escalated ticket that is flapping.
         """
         reopened = []
         for ticket in live:

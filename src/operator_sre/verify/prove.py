@@ -236,6 +236,7 @@ class Verifier:
             if (held and judged) or over or (changed and (failed or critical)):
                 break
             await self._clock.sleep(self._interval_s)
+        detail = _describe_proof(view, looks, stable_s, held=held, target=target)
         return Proof(
             held=held and not harm,
             health=health,
@@ -243,9 +244,7 @@ class Verifier:
             since=holding.since() or at,
             until=at,
             stable_s=round(stable_s, 3),
-            detail=_describe_proof(
-                health, looks, stable_s, harm, pending, held=held, target=target
-            ),
+            detail=detail,
             harm=harm,
             pending=pending if held and not harm else (),
             critical=critical,
@@ -282,25 +281,18 @@ def _split_new(
     return frozenset(spread), tuple(sorted(harm))
 
 
-def _describe_proof(
-    health: Health,
-    looks: int,
-    stable_s: float,
-    harm: tuple[str, ...],
-    pending: tuple[str, ...],
-    *,
-    held: bool,
-    target: str = "",
-) -> str:
-    if harm:
-        return f"Another invariant broke meanwhile: {', '.join(harm)}."
-    if held and pending:
+def _describe_proof(view: _View, looks: int, stable_s: float, *, held: bool, target: str) -> str:
+    if view.harm:
+        return f"Another invariant broke meanwhile: {', '.join(view.harm)}."
+    if held and view.pending:
         return (
             f"Operator's own invariants held for {stable_s:.1f} s in {looks} checks, but"
-            f" other systems still report {', '.join(pending)}."
+            f" other systems still report {', '.join(view.pending)}."
         )
     if held and target:
         return f"Every invariant of {target} held for {stable_s:.1f} s in {looks} checks."
     if held:
         return f"Every invariant of the ticket held for {stable_s:.1f} s in {looks} checks."
-    return f"After {looks} checks the invariants of the ticket are {health}; nothing is proven."
+    return (
+        f"After {looks} checks the invariants of the ticket are {view.health}; nothing is proven."
+    )

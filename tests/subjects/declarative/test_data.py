@@ -10,7 +10,12 @@ from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.precondition import find_unmet
 from operator_sre.subjects.declarative.data import DATA_INTACT, guard_levers, see_data
 from operator_sre.subjects.declarative.description import describe
+from operator_sre.subjects.declarative.probes.place import Probe
+from operator_sre.subjects.declarative.probes.redis import RedisProbe
+from operator_sre.subjects.declarative.probes.sql import SqlProbe
+from operator_sre.subjects.declarative.probes.tcp import TcpProbe
 from tests.contract.clock import NOON
+from tests.subjects.declarative.trying import described
 
 BASE = """\
 name: shop
@@ -53,6 +58,23 @@ def test_what_starts_data_needs_an_answer(
     levers: str, more: str, storing: tuple[str, ...], expected: list[str]
 ) -> None:
     assert _requires(levers, more, storing) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "kind", "expected"),
+    [
+        ("{redis: {}}", RedisProbe, ["data_intact"]),
+        ("{sql: {query: SELECT 1 AS one}}", SqlProbe, ["data_intact"]),
+        ("{tcp: {}}", TcpProbe, []),
+    ],
+)
+def test_what_is_asked_like_a_database_holds_data(
+    section: str, kind: type[Probe], expected: list[str], tmp_path: Path
+) -> None:
+    text = (BASE % ("", RESTART)).replace(", data_dir: /srv/db-1", "").replace("{tcp: {}}", section)
+    assert [type(each.probe) for each in describe(text, "shop.yaml").probes] == [kind]
+    (tool,) = described(tmp_path, text).tools
+    assert [each.name for each in tool.spec.requires] == expected
 
 
 def test_an_emptied_directory_stays_stopped(tmp_path: Path) -> None:

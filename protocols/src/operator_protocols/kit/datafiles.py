@@ -1,4 +1,4 @@
-"""Whether the data files of a stopped server are still those that it wrote while it worked."""
+"""Whether a stopped server still has the data files that it wrote while it worked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["DataFiles", "Mark", "is_intact", "mark_files"]
+__all__ = ["DataFiles"]
 
 FILES_MAX = 2000
 # A table or a snapshot may shrink while a server cleans up, but hardly by more than this.
@@ -17,7 +17,7 @@ SHRINK_RATIO_MAX = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class _Mark:
     """What identifies the data of a server: inode and size of its logs, sizes of other files.
 
     `newest` is the log that it wrote last, because names of logs count up.
@@ -32,18 +32,18 @@ class Mark:
         return max(self.logs, key=_order, default="")
 
 
-def mark_files(place: Path, logs: Iterable[str], others: Iterable[str] = ()) -> Mark:
+def _mark_files(place: Path, logs: Iterable[str], others: Iterable[str] = ()) -> _Mark:
     """The mark of the files below this directory that match these patterns."""
-    return Mark(
+    return _Mark(
         {name: (inode, size) for name, inode, size in _list_files(place, logs)},
         {name: size for name, _, size in _list_files(place, others)},
     )
 
 
-def is_intact(before: Mark, now: Mark) -> bool:
-    """Whether the files may be those that the server left when it stopped.
+def _is_intact(before: _Mark, now: _Mark) -> bool:
+    """Whether the server may have left these files when it stopped.
 
-    They are not when a log is another file or shorter than before, as after a restore, or when
+    It did not when a log is another file or shorter than before, as after a restore, or when
     other files are gone or much smaller.
     """
     newest = before.newest
@@ -70,15 +70,15 @@ class DataFiles:
     and an agent each have an object of the same subject.
     """
 
-    _marks: ClassVar[dict[str, Mark]] = {}
-    _latest: ClassVar[dict[str, Mark]] = {}
+    _marks: ClassVar[dict[str, _Mark]] = {}
+    _latest: ClassVar[dict[str, _Mark]] = {}
 
     def __init__(self, logs: Iterable[str], others: Iterable[str] = ()) -> None:
         self._logs, self._others = tuple(logs), tuple(others)
 
     def are_present(self, place: Path) -> bool:
         """Whether there is a file with data at all."""
-        mark = mark_files(place, self._logs, self._others)
+        mark = _mark_files(place, self._logs, self._others)
         return any(size for _, size in mark.logs.values()) or any(mark.others.values())
 
     def compare(self, name: str, place: Path | None, *, works: bool) -> bool | None:
@@ -86,11 +86,11 @@ class DataFiles:
 
         `name` is its data directory as it is configured, and `place` where that is seen now. What a
         check saw counts once the next one finds the server working too: it may have stopped
-        during the check, and somebody may have touched its data since.
+        during the check, and its data may have been changed since.
         """
         if place is None:
             return None
-        mark = mark_files(place, self._logs, self._others)
+        mark = _mark_files(place, self._logs, self._others)
         if works:
             if name in self._latest:
                 self._marks[name] = self._latest[name]
@@ -98,7 +98,7 @@ class DataFiles:
             return True
         self._latest.pop(name, None)
         before = self._marks.get(name)
-        return None if before is None else is_intact(before, mark)
+        return None if before is None else _is_intact(before, mark)
 
 
 def _order(name: str) -> tuple[int, str]:

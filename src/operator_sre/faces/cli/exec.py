@@ -92,9 +92,7 @@ def exec_(
     from operator_sre.app.commands import Wanted
     from operator_sre.app.system import venv_warnings
 
-    place = Path(cwd).absolute()
-    if not place.is_dir():
-        raise UsageError(f"There is no directory {str(place)!r}.", next_step="Name one with --cwd.")
+    place = _check_folder(cwd)
     config = keep_quiet(config_of(context))
     wanted = Wanted(
         command[0] if len(command) == 1 else shlex.join(command),
@@ -257,6 +255,14 @@ def _tell(executed: Execution, screen: Screen, here: str) -> None:
             screen.show(number, text.encode("utf-8", "surrogateescape"))
     for sentence in ending_of(executed, here=here):
         screen.say(sentence)
+
+
+def _check_folder(cwd: str) -> Path:
+    """The working directory; UsageError where there is none."""
+    place = Path(cwd).absolute()
+    if not place.is_dir():
+        raise UsageError(f"There is no directory {str(place)!r}.", next_step="Name one with --cwd.")
+    return place
 
 
 def _check_variables(passes: list[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
@@ -139,40 +139,11 @@ def _is_gone(seen: Seen) -> bool:
 def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     """The evidence of a run so far, weighed; `about` limits what is to be explained."""
     briefing = ask.briefing
-    changing = {spec.name for spec in briefing.tools if spec.changes}
-    # A change makes older readings obsolete.
-    over = 0
-    tried: list[Act] = []
-    # The causes whose remedy was applied, and whose proof then failed.
-    blamed: list[tuple[str, str]] = []
-    failed: list[tuple[str, Act]] = []
-    complaints: dict[tuple[str, str], None] = {}
-    outputs: list[Reading] = []
-    suspect: tuple[str, str] | None = None
-    for at, step in enumerate(ask.steps):
-        want, result = step.want, step.result
-        if isinstance(want, Diagnose):
-            suspect = (want.diagnosis.cause, want.diagnosis.target)
-        elif isinstance(want, Prove):
-            over = at + 1
-            held = isinstance(result, Proof) and result.held
-            blamed += [suspect] if suspect is not None and not held else []
-        elif isinstance(want, Act) and want.action.tool in changing:
-            over = at + 1
-            outcome = result.outcome if isinstance(result, Result) else None
-            # Its effect is unknown, so after a new check it may be proposed again.
-            if outcome not in (Outcome.CANCELLED, Outcome.UNKNOWN):
-                tried.append(want)
-            if isinstance(result, Result) and outcome is Outcome.RAN and not result.ok:
-                failed.append((suspect[0] if suspect is not None else "", want))
-                # The reason in the output of the failed remedy.
-                printed = f"{result.stderr}\n{result.stdout}".strip()
-                if word := meaning(printed):
-                    complaints[word, want.action.target] = None
-                if printed:
-                    outputs.append(_read_output(want, printed, step.seq))
+    attempts = _read_attempts(ask)
+    blamed, failed = attempts.blamed, attempts.failed
+    fresh = ask.steps[attempts.over :]
     readings = tuple(
-        reading for step in ask.steps[over:] if (reading := _read_step(briefing, step)) is not None
+        reading for step in fresh if (reading := _read_step(briefing, step)) is not None
     )
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
@@ -187,9 +158,9 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = normalise({each: w for each, w in belief.weights.items() if each.target not in others})
     belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
-    for word, target in (*_find_words(briefing, violations), *complaints):
+    for word, target in (*_find_words(briefing, violations), *attempts.complaints):
         belief = belief.weigh_word(target, word)
-    for output in outputs:
+    for output in attempts.outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
             belief = belief.after(*seen).favour_reason(*seen)
@@ -200,16 +171,61 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     return Case(
         briefing=briefing,
         readings=readings,
-        tried=tuple(tried),
+        tried=tuple(attempts.tried),
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
         patient=frozenset(blamed),
         failed=tuple(failed),
-        outputs=tuple(outputs),
+        outputs=tuple(attempts.outputs),
         about=about,
         steps=tuple(ask.steps),
     )
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """What the changes and proofs of a run have shown.
+
+    Readings before the step `over` are obsolete. `blamed` are the causes whose remedy was applied
+    and whose proof then failed, and `complaints` the reasons in the outputs of failed remedies.
+    """
+
+    over: int = 0
+    tried: list[Act] = field(default_factory=list)
+    blamed: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[tuple[str, Act]] = field(default_factory=list)
+    complaints: dict[tuple[str, str], None] = field(default_factory=dict)
+    outputs: list[Reading] = field(default_factory=list)
+
+
+def _read_attempts(ask: Ask) -> _Attempts:
+    """Each attempt belongs to the diagnosis before it."""
+    changing = {spec.name for spec in ask.briefing.tools if spec.changes}
+    attempts = _Attempts()
+    suspect: tuple[str, str] | None = None
+    for at, step in enumerate(ask.steps):
+        want, result = step.want, step.result
+        if isinstance(want, Diagnose):
+            suspect = (want.diagnosis.cause, want.diagnosis.target)
+        elif isinstance(want, Prove):
+            attempts.over = at + 1
+            held = isinstance(result, Proof) and result.held
+            attempts.blamed += [suspect] if suspect is not None and not held else []
+        elif isinstance(want, Act) and want.action.tool in changing:
+            attempts.over = at + 1
+            outcome = result.outcome if isinstance(result, Result) else None
+            # Its effect is unknown, so after a new check it may be proposed again.
+            if outcome not in (Outcome.CANCELLED, Outcome.UNKNOWN):
+                attempts.tried.append(want)
+            if isinstance(result, Result) and outcome is Outcome.RAN and not result.ok:
+                attempts.failed.append((suspect[0] if suspect is not None else "", want))
+                printed = f"{result.stderr}\n{result.stdout}".strip()
+                if word := meaning(printed):
+                    attempts.complaints[word, want.action.target] = None
+                if printed:
+                    attempts.outputs.append(_read_output(want, printed, step.seq))
+    return attempts
 
 
 def _list_causes(briefing: Briefing) -> list[Cause]:

@@ -15,7 +15,8 @@ from operator_sre.subjects.declarative.lever import Lever
 
 __all__ = ["DATA_INTACT", "guard_levers", "see_data"]
 
-DATA_INTACT, ROLE_KNOWN = "data.intact", "data.role_known"
+DATA_INTACT = "data.intact"
+ROLE_KNOWN = "data.role_known"
 # Three levels of a data directory tell whether most of it is still there.
 FILES = DataFiles((), ("*", "*/*", "*/*/*"))
 STARTS = frozenset({"not_started", "process_dead", "process_hung", "stopped_cleanly"})
@@ -41,7 +42,7 @@ _ROLE = Precondition(
 def guard_levers(
     levers: Sequence[Lever], targets: Sequence[Target], storing: Collection[str]
 ) -> tuple[Lever, ...]:
-    """The levers; those that start what holds data, and require nothing, get preconditions.
+    """The levers; a lever that starts what holds data, and requires nothing, gets preconditions.
 
     `storing` are the names of targets that are asked like a database.
     """

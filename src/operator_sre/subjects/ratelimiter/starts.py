@@ -15,7 +15,8 @@ __all__ = ["FAILOVER_S", "LOGS", "SNAPSHOTS", "has_data", "see_starts"]
 # The sentinels have replaced a silent primary by then, or they do not.
 FAILOVER_S = 20.0
 FILES = ("appendonlydir/*", "*.aof", "*.rdb")
-LOGS, SNAPSHOTS = ("appendonlydir/*.aof", "*.aof"), ("appendonlydir/*.rdb", "*.rdb")
+LOGS = ("appendonlydir/*.aof", "*.aof")
+SNAPSHOTS = ("appendonlydir/*.rdb", "*.rdb")
 
 
 def has_data(target: Target) -> bool | None:

@@ -55,8 +55,8 @@ from operator_sre.subjects.tikv.state import UNHEARD, Store
 
 __all__ = ["TikvCluster"]
 
-# The logs that a part only appends to, and what its data is lost without; the directory may be one
-# level below the one that is configured.
+# The logs that a part only appends to, and the files without which its data is lost; the directory
+# may be a level below the configured one.
 FILES = {
     PD: (("member/wal/*.wal", "*/member/wal/*.wal"), ("member/snap/db", "*/member/snap/db")),
     STORE: (
