@@ -161,5 +161,7 @@ def test_what_waits_for_others_says_for_what_and_quiet_or_piped_it_does_not(
         told.shows("checking, ")
         assert (told.ended(), quiet.ended()) == (0, 0)
     assert not (tmp_path / "paged").exists()
-    assert told.shown.rfind("checking, ") < told.shown.rfind("\r\x1b[K") < told.shown.find("shop at")
+    assert (
+        told.shown.rfind("checking, ") < told.shown.rfind("\r\x1b[K") < told.shown.find("shop at")
+    )
     assert quiet.shown == ""

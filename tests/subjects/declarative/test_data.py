@@ -10,8 +10,12 @@ from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.precondition import find_unmet
 from operator_sre.subjects.declarative.data import DATA_INTACT, guard_levers, see_data
 from operator_sre.subjects.declarative.description import describe
+from operator_sre.subjects.declarative.probes.amqp import AmqpProbe
+from operator_sre.subjects.declarative.probes.kafka import KafkaProbe
+from operator_sre.subjects.declarative.probes.mysql import MySqlProbe
 from operator_sre.subjects.declarative.probes.place import Probe
 from operator_sre.subjects.declarative.probes.redis import RedisProbe
+from operator_sre.subjects.declarative.probes.s3 import S3Probe
 from operator_sre.subjects.declarative.probes.sql import SqlProbe
 from operator_sre.subjects.declarative.probes.tcp import TcpProbe
 from tests.contract.clock import NOON
@@ -65,6 +69,10 @@ def test_what_starts_data_needs_an_answer(
     [
         ("{redis: {}}", RedisProbe, ["data_intact"]),
         ("{sql: {query: SELECT 1 AS one}}", SqlProbe, ["data_intact"]),
+        ("{mysql: {query: SELECT 1 AS one}}", MySqlProbe, ["data_intact"]),
+        ("{amqp: {}}", AmqpProbe, ["data_intact"]),
+        ("{kafka: {}}", KafkaProbe, ["data_intact"]),
+        ("{s3: {bucket: b}}", S3Probe, ["data_intact"]),
         ("{tcp: {}}", TcpProbe, []),
     ],
 )

@@ -32,10 +32,9 @@ from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
+from operator_sre.subjects.declarative.probes.kinds import OF_STORES
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
-from operator_sre.subjects.declarative.probes.redis import RedisProbe
-from operator_sre.subjects.declarative.probes.sql import SqlProbe
 from operator_sre.subjects.declarative.values import Readings
 
 __all__ = [
@@ -233,7 +232,7 @@ def tools_of(settings: SubjectSettings) -> Sequence[Tool]:
         target.name
         for target in targets
         for probe in description.probes
-        if isinstance(probe.probe, RedisProbe | SqlProbe) and speaks_of(probe.on, target)
+        if isinstance(probe.probe, OF_STORES) and speaks_of(probe.on, target)
     }
     levers = guard_levers(description.levers, targets, storing)
     return tuple(LeverTool(lever, settings) for lever in levers)

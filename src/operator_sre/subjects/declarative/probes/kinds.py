@@ -30,7 +30,7 @@ from operator_sre.subjects.declarative.probes import (
 )
 from operator_sre.subjects.declarative.probes.place import Probe
 
-__all__ = ["PROBES", "ProbeKind"]
+__all__ = ["OF_STORES", "PROBES", "ProbeKind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ def _with_access(keys: Sequence[str], read: Callable[[Table, Access | None], Pro
     return ProbeKind(keys, lambda table, folder, access: read(table, access(table)))
 
 
+# A target that is asked like one of these holds data.
+OF_STORES = (
+    *(amqp.AmqpProbe, kafka.KafkaProbe, mysql.MySqlProbe),
+    *(redis.RedisProbe, s3.S3Probe, sql.SqlProbe),
+)
 PROBES: Mapping[str, ProbeKind] = {
     "http": _with_folder(http.KEYS, http.read_http),
     "tcp": _plain(tcp.KEYS, tcp.read_tcp),
