@@ -12,6 +12,7 @@ from operator_sre.subjects.declarative.data import DATA_INTACT, guard_levers, se
 from operator_sre.subjects.declarative.description import describe
 from operator_sre.subjects.declarative.probes.amqp import AmqpProbe
 from operator_sre.subjects.declarative.probes.kafka import KafkaProbe
+from operator_sre.subjects.declarative.probes.kinds import OF_STORES
 from operator_sre.subjects.declarative.probes.mysql import MySqlProbe
 from operator_sre.subjects.declarative.probes.place import Probe
 from operator_sre.subjects.declarative.probes.redis import RedisProbe
@@ -81,6 +82,7 @@ def test_what_is_asked_like_a_database_holds_data(
 ) -> None:
     text = (BASE % ("", RESTART)).replace(", data_dir: /srv/db-1", "").replace("{tcp: {}}", section)
     assert [type(each.probe) for each in describe(text, "shop.yaml").probes] == [kind]
+    assert (kind in OF_STORES) == bool(expected)
     (tool,) = described(tmp_path, text).tools
     assert [each.name for each in tool.spec.requires] == expected
 
