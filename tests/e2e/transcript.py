@@ -25,7 +25,7 @@ _MASKS = (
     (re.compile(r"\bpid \d+|-p \d+"), "PID"),
     (re.compile(r"\brunning +\d+\b"), "running PID"),
     (re.compile(r"\b\d+\.\d+ s\b|\b\d+ (?:s|min)\b"), "SPAN"),
-    (re.compile(r"\b\d+ entries, \d+ checkpoints"), "COUNTS"),
+    (re.compile(r"\b\d+ entries, \d+ checkpoints?\b"), "COUNTS"),
     (re.compile(r"\bin \d+ checks"), "CHECKS"),
     (re.compile(r"\b\d+\.\d%"), "SHARE"),
     (re.compile(r"\(entry \d+\)"), "(entry SEQ)"),
