@@ -121,5 +121,5 @@ def _why(error: Exception) -> str:
 
 
 def read_amqp(table: Table) -> AmqpProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return AmqpProbe(table.text("queue"), table.text("vhost", "/"), table.port())

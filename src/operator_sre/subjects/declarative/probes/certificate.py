@@ -77,5 +77,5 @@ async def _shake_hands(address: Address, context: ssl.SSLContext, name: str) -> 
 
 
 def read_certificate(table: Table) -> CertificateProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return CertificateProbe(table.port(), table.text("name"))

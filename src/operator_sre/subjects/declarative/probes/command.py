@@ -85,7 +85,7 @@ class CommandProbe:
 
 
 def read_command_probe(table: Table, folder: str) -> CommandProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     expect = table.table("expect", "exit", "stdout")
     codes: tuple[int, ...] = (0,)
     if expect is not None and "exit" in expect:

@@ -151,7 +151,7 @@ class SystemdProbe:
 
 
 def read_disk(table: Table) -> DiskProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     path = table.text("path", "/")
     if not path.startswith("/"):
         raise table.wrong("'path' must start with '/'.", "path")
@@ -159,12 +159,12 @@ def read_disk(table: Table) -> DiskProbe:
 
 
 def read_memory(table: Table) -> MemoryProbe:
-    """The probe of a description; it has nothing to set."""
+    """Parse the probe of a description; it has nothing to set."""
     return MemoryProbe()
 
 
 def read_systemd(table: Table) -> SystemdProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     unit = table.text("unit")
     if unit and (not _UNIT.fullmatch(unit) or unit.startswith("-")):
         raise table.wrong(f"{unit[:60]!r} is not a valid name of a unit.", "unit")

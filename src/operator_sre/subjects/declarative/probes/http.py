@@ -134,7 +134,7 @@ class HttpProbe:
 
 
 def read_http(table: Table, folder: str) -> HttpProbe:
-    """The probe of a description; paths of secrets are relative to it."""
+    """Parse the probe of a description; paths of secrets are relative to it."""
     method = table.choice("method", METHODS, "GET")
     if method == "POST" and not table.flag("reviewed"):
         raise table.wrong(

@@ -111,7 +111,7 @@ class FileProbe:
 
 
 def read_file(table: Table, folder: str) -> FileProbe:
-    """The probe of a description; a path is relative to it."""
+    """Parse the probe of a description; a path is relative to it."""
     path = Path(folder, Path(table.require_text("path")).expanduser())
     return FileProbe(str(path), read_extraction(table, table, body="matches"))
 
@@ -303,7 +303,7 @@ def _read_boot_time() -> int:
 
 
 def read_process(table: Table, folder: str) -> ProcessProbe:
-    """The probe of a description; a path is relative to it."""
+    """Parse the probe of a description; a path is relative to it."""
     pid_file, pattern = table.text("pid_file"), table.regex("pattern")
     if bool(pid_file) == bool(pattern):
         raise table.wrong(f"{table.place} needs either 'pid_file' or 'pattern'.")

@@ -139,7 +139,7 @@ def _why(error: pymysql.MySQLError) -> str:
 
 
 def read_mysql(table: Table) -> MySqlProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     query = table.require_text("query")
     if not _READS.match(query) or _WRITES.search(query):
         raise table.wrong("'query' must be one SELECT, SHOW or WITH that writes no file.", "query")

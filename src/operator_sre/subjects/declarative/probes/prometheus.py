@@ -133,7 +133,7 @@ def _sum_samples(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
 
 
 def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     servers = table.texts("server")
     section = table.table("read")
     if section is None or not len(section):

@@ -131,7 +131,7 @@ def _why(error: psycopg.Error) -> str:
 
 
 def read_sql(table: Table) -> SqlProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return SqlProbe(
         query=table.require_text("query"),
         database=table.text("database", "postgres"),

@@ -83,7 +83,7 @@ async def open_connection(
 
 
 def read_tcp(table: Table) -> TcpProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     send = table.text("send")
     for escape, sign in _ESCAPES.items():
         send = send.replace(escape, sign)
