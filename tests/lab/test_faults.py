@@ -116,7 +116,9 @@ async def test_a_fault_that_could_not_be_done_is_not_remembered(rig: Rig) -> Non
     with pytest.raises(RigError, match="not running"):
         await inject(rig, PAUSE, target="node-1", rng=random.Random(0))
     assert broken(rig) == (Broken("node_kill", "node-1"),)
-    with pytest.raises(RigError, match=r"is already active at 'node-1'\. Heal it first with: operator"):
+    with pytest.raises(
+        RigError, match=r"is already active at 'node-1'\. Heal it first with: operator"
+    ):
         await inject(rig, KILL, target="node-1", rng=random.Random(0))
     assert broken(rig) == (Broken("node_kill", "node-1"),)
 

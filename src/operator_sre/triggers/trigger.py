@@ -75,7 +75,9 @@ def read_body(trigger: Trigger, body: bytes, *, at: datetime) -> Sequence[SentAl
         found = _value_at(document, trigger.fields["alerts"])
         alerts, read = found if isinstance(found, list) else [found], _read_generic_alert
     if len(alerts) > ALERTS_MAX:
-        raise UnreadableError(f"The notification has {len(alerts)} alerts, more than {ALERTS_MAX}.")
+        raise UnreadableError(
+            f"The notification has {len(alerts)} alerts; the limit is {ALERTS_MAX}."
+        )
     return [read(trigger, alert, at) for alert in alerts]
 
 

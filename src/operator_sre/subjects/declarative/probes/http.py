@@ -1,4 +1,4 @@
-"""Asking over HTTP: the status, the body, how long it takes, and how long the certificate lasts."""
+"""HTTP requests: the status, the body, the latency, and the validity of the certificate."""
 
 from __future__ import annotations
 

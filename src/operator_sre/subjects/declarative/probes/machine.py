@@ -1,4 +1,4 @@
-"""Files and processes: what a file holds, what the kernel tells of a process."""
+"""Files and processes: the contents of a file, the kernel's view of a process."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def read_file(table: Table, folder: str) -> FileProbe:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the kernel tells of one process."""
+    """The kernel's view of one process."""
 
     pid: int
     state: str
@@ -224,7 +224,7 @@ class ProcessProbe:
 
 
 async def process_there(place: Place, pid_file: str) -> ProcessState | None:
-    """The living process that a pid file of another place names; None where there is none."""
+    """The running process that a pid file elsewhere names; None where there is none."""
     pid = await read_pid(place, pid_file)
     state = await see_pid(place, pid) if pid is not None else None
     if state is None or state.state in "ZX":

@@ -128,7 +128,7 @@ def _number(text: object) -> object:
 
 
 def _why(error: pymysql.MySQLError) -> str:
-    """What the server says, or what there was instead of one. It never holds a password."""
+    """The error of the server, or what happened instead. It never holds a password."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     lowered = text.lower()
     if "refused" in lowered:

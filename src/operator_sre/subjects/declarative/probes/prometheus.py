@@ -1,4 +1,4 @@
-"""Metrics: asked of a Prometheus server, or read directly where a target shows its own."""
+"""Metrics: queried from a Prometheus server, or scraped from the target itself."""
 
 from __future__ import annotations
 
