@@ -87,7 +87,7 @@ def test_a_yes_is_given_once_and_the_second_is_refused_on_record(tmp_path: Path)
         assert (done.applied, done.decided_by) == (True, "bob")
         assert show_modes(app)[0].mode is Mode.EXECUTE
         for answer in (approve, decline):
-            with pytest.raises(ConflictError, match="approved already"):
+            with pytest.raises(ConflictError, match="already approved"):
                 asyncio.run(answer(app, one.id, BOB))
         with pytest.raises(NotFoundError):
             asyncio.run(approve(app, "conf_guess", BOB))
@@ -183,7 +183,7 @@ def test_a_yes_is_used_up_for_exactly_what_it_is_for(tmp_path: Path) -> None:
         with pytest.raises(AuthorityError, match="basis of"):
             asyncio.run(use(app, one.id, replace(LISTENER, bound={"policy": "x"})))
         assert asyncio.run(cross(app, LISTENER, sure=False, given=one.id)).outcome == "used"
-        with pytest.raises(ConflictError, match="used already"):
+        with pytest.raises(ConflictError, match="already used"):
             asyncio.run(use(app, one.id, LISTENER))
         assert asyncio.run(cross(app, LISTENER, sure=True)).outcome == "used"
         late = asyncio.run(request(app, LISTENER))

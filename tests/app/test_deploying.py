@@ -137,7 +137,7 @@ async def test_settings_that_make_no_sense_are_refused_first(app: App, programs:
         (["NOBODY=1"], "has no setting 'NOBODY'"),
         (["GRAFANA_PORT=http"], "must be a port"),
         (["GRAFANA_PORT=0"], "must be a port"),
-        (["GRAFANA_PORT=9090"], "Two services want the port 9090"),
+        (["GRAFANA_PORT=9090"], "Two services use the port 9090"),
         (["LOAD_PER_S=3'\nX=1"], "may not have this value"),
     )
     for given, said in cases:

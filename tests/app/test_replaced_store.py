@@ -41,7 +41,7 @@ def test_an_older_store_runs_nothing_until_that_is_recorded(tmp_path: Path) -> N
         assert app.mode_of(MACHINE) is Mode.OBSERVE
         report = verify_ledger(app, progress=_silent)
         assert [one.detail for one in report.damages] == [
-            "entry 2 was anchored, and the log ends at 1"
+            "entry 2 was anchored, but the log ends at 1"
         ]
         assert kept_head(config, app.clock, app.key).read() is not None
     backup_store(config, tmp_path / "saved.db", force=False, progress=_silent)

@@ -52,14 +52,14 @@ async def test_a_yes_is_said_once_and_settled_once(ports: Ports, clock: HeldCloc
     assert (decided.state, decided.decided_by, decided.decided_at) == (YES, "bob", clock.now())
     assert decided.open
     for answer in (YES, NO):
-        with pytest.raises(ConflictError, match="approved already"):
+        with pytest.raises(ConflictError, match="already approved"):
             await ports.confirmations.decide("conf_1", answer, by=BOB, reason="")
     draft = Draft(Kind.POLICY_CHANGED, {"old": "a", "new": "b"}, actor=BOB)
     settled = await ports.confirmations.settle(
         "conf_1", applied=True, outcome="applied", drafts=[draft]
     )
     assert (settled.applied, settled.outcome, settled.open) == (True, "applied", False)
-    with pytest.raises(ConflictError, match="applied already"):
+    with pytest.raises(ConflictError, match="already applied"):
         await ports.confirmations.settle("conf_1", applied=True, outcome="x", drafts=[draft])
     assert [kind for kind, _ in _states(ports)] == [
         "confirmation_requested",

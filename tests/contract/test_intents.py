@@ -244,7 +244,7 @@ async def test_a_yes_that_was_taken_back_begins_nothing(
 async def test_a_yes_that_was_used_is_not_taken_back(ports: Ports, clock: HeldClock) -> None:
     permit, approval = await _approved(ports, clock)
     await ports.intents.begin(permit)
-    with pytest.raises(ConflictError, match="used already"):
+    with pytest.raises(ConflictError, match="already been used"):
         await ports.approvals.decide(
             approval.id,
             ApprovalState.CANCELLED,

@@ -106,7 +106,7 @@ async def test_an_older_copy_is_refused_for_acting_and_can_be_read(place: Place)
         for _ in range(3):
             await store.journal.append(NOTE)
         assert store.entries.get(last) is not None
-        with pytest.raises(LedgerDamagedError, match=f"entry {last} is another one"):
+        with pytest.raises(LedgerDamagedError, match=f"entry {last} differs"):
             store.must_be_whole()
 
 

@@ -72,7 +72,7 @@ async def test_what_waits_for_a_person_is_cancelled_and_stays_so(ports: Ports) -
     assert states == expected
     late = ports.approvals.get("a")
     assert late is not None
-    with pytest.raises(ConflictError, match="cancelled already"):
+    with pytest.raises(ConflictError, match="already cancelled"):
         await ports.approvals.decide(
             "a", ApprovalState.APPROVED, by=ada, reason="", version=late.version
         )

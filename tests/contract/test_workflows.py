@@ -179,7 +179,7 @@ async def test_cancelling_what_nobody_has_begun_ends_it(ports: Ports, clock: Hel
     assert (record.state, record.reason) == (WorkflowState.CANCELLED, "cancelled by ada: not today")
     clock.advance(60.0)
     assert await _claim(ports) is None
-    with pytest.raises(ConflictError, match="cancelled already"):
+    with pytest.raises(ConflictError, match="already cancelled"):
         await ports.workflows.cancel("workflow-1", by=ADA, reason="")
     with pytest.raises(NotFoundError):
         await ports.workflows.cancel("workflow-9", by=ADA, reason="")

@@ -90,7 +90,7 @@ def test_approve_mode_needs_an_approval_and_then_repairs_once(rigged: Home) -> N
     assert again.err == f"operator: Approval {approval['id']!r} is already approved.\n"
     late = rigged.run("approvals", "reject", approval["id"], "--json")
     assert late.code == 1
-    assert "is approved already" in late.json["error"]["message"]
+    assert "is already approved" in late.json["error"]["message"]
 
     eventually(lambda: _resolved(rigged, ticket.id), "it is repaired and proven")
     story = Story(rigged, ticket.id)

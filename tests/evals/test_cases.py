@@ -170,8 +170,8 @@ def test_what_is_no_case_is_one_sentence(tmp_path: Path) -> None:
         ("a cause\x1b[31m", "app/ads", CACHE, "no root_cause"),
         ("cause", "", CACHE, "no fault_object"),
         ("cause", "app/ads", [], "not a table of answers"),
-        ("cause", "app/ads", {"GetAlerts:{": "x"}, "an answer to nothing"),
-        ("cause", "app/ads", {'GetAlerts:{"a":{"b":1}}': "x"}, "an answer to nothing"),
+        ("cause", "app/ads", {"GetAlerts:{": "x"}, "an answer without a question"),
+        ("cause", "app/ads", {'GetAlerts:{"a":{"b":1}}': "x"}, "an answer without a question"),
     ]
     for number, (cause, hit, cache, why) in enumerate(bad):
         _write(tmp_path / str(number), cause, hit, cache)

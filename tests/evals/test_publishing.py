@@ -38,7 +38,7 @@ def test_others_compute_the_same_from_what_is_published(tmp_path: Path) -> None:
 
 
 def test_nothing_is_added_and_nonsense_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing is added"):
+    with pytest.raises(UsageError, match="cannot be changed"):
         must_be_written(tmp_path / f"a{PUBLISHED}")
     must_be_written(tmp_path / "eval.db")
     place = tmp_path / f"a{PUBLISHED}"

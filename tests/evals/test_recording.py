@@ -438,10 +438,10 @@ def test_a_hostile_or_broken_file_is_one_sentence(incident: Incident, tmp_path: 
     incidents = ("incidents", 0)
     tools = [whole["tools"][0]] * 2
     bad: dict[str, tuple[str, str]] = {
-        "truncated": (text[: len(text) // 2], "is not whole"),
-        "deep": ("[" * 100_000, "is not whole"),
-        "binary": ("\x00\x01", "is not whole"),
-        "empty": ("", "is not whole"),
+        "truncated": (text[: len(text) // 2], "is damaged"),
+        "deep": ("[" * 100_000, "is damaged"),
+        "binary": ("\x00\x01", "is damaged"),
+        "empty": ("", "is damaged"),
         "list": ("[]", "not a recording"),
         "newer": (_changed(whole, "schema", to="operator-recording/2"), "not a recording"),
         "kind": (_changed(whole, "incidents", to="x"), "is invalid"),

@@ -152,7 +152,9 @@ async def test_of_several_who_wait_for_one_answer_one_is_permitted(office: Offic
     office.clock.advance(POLL_S)
     outcomes = await asyncio.gather(*waiting)
     assert sum(isinstance(one, Permit) for one in outcomes) == 1
-    assert sum("used already" in one.stderr for one in outcomes if isinstance(one, Result)) == 9
+    assert (
+        sum("already been used" in one.stderr for one in outcomes if isinstance(one, Result)) == 9
+    )
 
 
 async def test_silence_is_escalated_once_and_can_still_be_answered(office: Office) -> None:

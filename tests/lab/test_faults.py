@@ -78,7 +78,7 @@ async def test_a_fault_hurts_one_target_of_its_kind_and_is_healed(
 async def test_the_seed_decides_and_the_broken_are_passed_over(rig: Rig) -> None:
     names = [await inject(rig, PAUSE, target=None, rng=random.Random(3)) for _ in range(3)]
     assert sorted(names) == ["node-1", "node-2", "node-3"]
-    with pytest.raises(RigError, match=r"nothing to hurt\. Heal"):
+    with pytest.raises(RigError, match=r"has no target\. Heal"):
         await inject(rig, PAUSE, target=None, rng=random.Random(3))
     for _ in names:
         await heal(rig, PAUSE)
@@ -99,7 +99,7 @@ async def test_a_named_target_is_hurt_and_healed_by_name(rig: Rig) -> None:
 
 async def test_the_wrong_target_is_refused_with_the_valid_ones(rig: Rig) -> None:
     for target in ("store", "node-9", "", "load"):
-        with pytest.raises(NotFoundError, match=r"cannot be done to .* node-1, node-2"):
+        with pytest.raises(NotFoundError, match=r"cannot be injected into .* node-1, node-2"):
             await inject(rig, KILL, target=target, rng=random.Random(0))
         with pytest.raises(NotFoundError, match="node-1, node-2"):
             await heal(rig, KILL, target=target)
@@ -116,7 +116,9 @@ async def test_a_fault_that_could_not_be_done_is_not_remembered(rig: Rig) -> Non
     with pytest.raises(RigError, match="not running"):
         await inject(rig, PAUSE, target="node-1", rng=random.Random(0))
     assert broken(rig) == (Broken("node_kill", "node-1"),)
-    with pytest.raises(RigError, match=r"is at 'node-1' already\. Heal it first with: operator"):
+    with pytest.raises(
+        RigError, match=r"is already active at 'node-1'\. Heal it first with: operator"
+    ):
         await inject(rig, KILL, target="node-1", rng=random.Random(0))
     assert broken(rig) == (Broken("node_kill", "node-1"),)
 

@@ -27,7 +27,7 @@ def test_who_listens_and_who_called(source: str, monkeypatch: pytest.MonkeyPatch
     if source == "table":
 
         def silent(*_: object, **__: object) -> None:
-            raise OSError("the kernel does not tell")
+            raise OSError("the kernel did not list its sockets")
 
         monkeypatch.setattr("operator_lab.ports._ask", silent)
     with socket.socket() as holder, socket.socket(socket.AF_INET6) as six:

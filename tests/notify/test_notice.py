@@ -148,7 +148,7 @@ def test_what_happened_to_messages_before_is_said() -> None:
     assert message.title.startswith("[again] ")
     assert "may have been sent before" in message.body
     assert "3 earlier notices could not be delivered" in message.body
-    assert "held back" in message.body
+    assert "were delayed" in message.body
     assert message_of([_notice()]) == Message(
         message.title.removeprefix("[again] "), message.body.split("\n\n")[-1]
     )

@@ -70,7 +70,7 @@ async def hurried(tmp_path: Path) -> AsyncIterator[Control]:
 
 @pytest.mark.asyncio
 async def test_a_preparation_that_hangs_is_ended_with_its_tree(hurried: Control) -> None:
-    with pytest.raises(RigError, match=r"'sh' of 'a' did not end within 0.\d s"):
+    with pytest.raises(RigError, match=r"'sh' of 'a' did not exit within 0.\d s"):
         await hurried.start("a")
     pids = pids_in(hurried.directory / "pids")
     assert len(pids) == 2
@@ -83,7 +83,7 @@ async def test_a_preparation_that_hangs_is_ended_with_its_tree(hurried: Control)
 async def test_a_check_that_hangs_is_a_no_and_ends(hurried: Control) -> None:
     state = await hurried.start("b")
     assert state.child("b").state is ChildState.RUNNING
-    assert "did not end" in await hurried.check("b")
+    assert "did not exit" in await hurried.check("b")
     assert gone(pids_in(hurried.directory / "pids"))
     await hurried.restart("b")
     assert (hurried.directory / "prepared").read_text() == "once\n"

@@ -21,8 +21,8 @@ from operator_sre.store.sqlite import SqliteDatabase
 from tests.store.life import Estate, quietly
 
 MEDDLING = {
-    "UPDATE entries SET ticket = 7 WHERE seq = 3": "entry 3 has other bytes than its ticket say",
-    "UPDATE entries SET run = 'x', at = 0 WHERE seq = 2": "than its at, run say",
+    "UPDATE entries SET ticket = 7 WHERE seq = 3": "the bytes of entry 3 do not match its ticket",
+    "UPDATE entries SET run = 'x', at = 0 WHERE seq = 2": "do not match its at, run",
     "UPDATE entries SET body = digest WHERE seq = 4": "Entry 4 is damaged",
     "DROP INDEX one_live_ticket_per_violation": "one_live_ticket_per_violation is missing",
     "DROP TABLE leases": "leases is missing",
@@ -88,7 +88,7 @@ def test_columns_are_compared_with_what_the_bytes_say(lived: Estate) -> None:
     rows = list(walk(connection))
     connection.close()
     assert [wrong_columns(row) for row in rows] == [""] * len(rows)
-    assert wrong_columns(replace(rows[0], kind="proof")).endswith("than its kind say")
+    assert wrong_columns(replace(rows[0], kind="proof")).endswith("do not match its kind")
     assert "parsed as an entry" in wrong_columns(replace(rows[0], body=b"[]"))
     assert wrong_columns(replace(rows[0], body=None, kind="whatever")) == ""
     assert isinstance(rows[0], RawRow)

@@ -74,7 +74,7 @@ async def test_a_beat_that_is_not_taken_is_tried_again_soon() -> None:
     heart = Heartbeat(lambda: watches, beat, clock, every_s=60.0)
     task = asyncio.ensure_future(heart.run())
     await clock.asleep(for_s=1.0)
-    assert heart.problem == "the heartbeat was not taken: status 500"
+    assert heart.problem == "the heartbeat was not accepted: status 500"
     clock.advance(1.0)
     await clock.asleep(for_s=60.0)
     assert heart.problem == ""

@@ -139,7 +139,7 @@ def test_what_is_not_understood_fires(state: object) -> None:
         (webhook(version="3"), "version '4'"),
         (webhook({"status": "maybe"}), "firing or resolved"),
         (webhook({**webhook_alert(), "labels": {"a": 1}}), "must be strings"),
-        (webhook(*[webhook_alert()] * (ALERTS_MAX + 1)), f"at most {ALERTS_MAX}"),
+        (webhook(*[webhook_alert()] * (ALERTS_MAX + 1)), f"the limit is {ALERTS_MAX}"),
     ],
 )
 def test_what_cannot_be_understood_is_said_in_a_sentence(body: bytes, word: str) -> None:

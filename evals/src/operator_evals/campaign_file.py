@@ -81,9 +81,7 @@ def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
         subject, _, fault = word.partition(":")
         known = scenarios_of(subject)
         if not known:
-            raise UsageError(
-                f"The subject {subject!r} has no rig, so that nothing of it can be broken."
-            )
+            raise UsageError(f"The subject {subject!r} has no rig, so nothing can be broken.")
         named = {scenario.name: scenario for scenario in known if fault in ("", scenario.fault)}
         if not named:
             faults = ", ".join(scenario.fault for scenario in known)
@@ -177,13 +175,13 @@ def read_campaign(path: Path) -> Campaign:
     name = table.get("name", path.stem)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"The name of the campaign in {place} must be of letters, digits, '.', '-', '_'."
+            f"The name of the campaign in {place} must consist of letters, digits, '.', '-', '_'."
         )
     words = _parse_words(table, "scenarios", place)
     subjects = _parse_words(table, "subjects", place)
     faults = _parse_words(table, "faults", place)
     if faults and not subjects:
-        raise ConfigError(f"{place} names faults and no subjects.")
+        raise ConfigError(f"{place} names faults but no subjects.")
     if not faults:
         words += subjects
     known = {scenario.name for subject in subjects if faults for scenario in scenarios_of(subject)}
@@ -217,7 +215,7 @@ def _parse_yaml(text: str) -> Any:
     try:
         # Aliases could make a small file large.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("it has an alias in it")
+            raise ValueError("it contains an alias")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

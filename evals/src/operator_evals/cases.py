@@ -193,7 +193,9 @@ def _read_answers(place: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         if not isinstance(arguments, dict) or not all(
             isinstance(argument, str | int | float | bool | None) for argument in arguments.values()
         ):
-            raise UsageError(f"{CACHE} of the case {str(place)!r} has an answer to nothing.")
+            raise UsageError(
+                f"{CACHE} of the case {str(place)!r} has an answer without a question."
+            )
         text = value if isinstance(value, str) else json.dumps(value, indent=1)
         yield tool, arguments, text[:ANSWER_CHARS_MAX]
 
@@ -220,7 +222,7 @@ def _json(path: Path, bytes_max: int) -> Any:
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{str(path)!r} is not whole: {type(error).__name__}.") from None
+        raise UsageError(f"{str(path)!r} is damaged: {type(error).__name__}.") from None
 
 
 def _describe_tools(case: Case) -> tuple[ToolSpec, ...]:

@@ -218,7 +218,7 @@ def must_be_written(path: Path) -> None:
     """UsageError for a file to which no trial can be added."""
     if path.suffix == PUBLISHED:
         raise UsageError(
-            f"{path} is a published campaign, to which nothing is added.",
+            f"{path} is a published campaign and cannot be changed.",
             next_step="Name another file with --database.",
         )
 

@@ -103,7 +103,7 @@ class Gallery:
         if found is None:
             raise NotFoundError(
                 "The ledger of this trial is not here.",
-                next_step=f"It belongs into {LEDGERS!r} beside the database.",
+                next_step=f"It belongs in {LEDGERS!r} beside the database.",
             )
         return found
 

@@ -254,7 +254,7 @@ def read_recording(path: Path) -> Recording:
         raise UsageError(f"The recording {str(path)!r} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"The recording {str(path)!r} is not whole: {type(error).__name__}.",
+            f"The recording {str(path)!r} is damaged: {type(error).__name__}.",
             next_step="Record it again with: operator eval record",
         ) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -292,7 +292,7 @@ def _find_flaw(recording: Recording) -> str:
             for phase in incident.phases
             for answer in phase.answers
         ):
-            return "an answer is none that a command gives"
+            return "an answer is not a result of a command"
     names = [tool.name for tool in recording.tools]
     if len(set(names)) < len(names) or SHELL in names:
         return "two tools have the same name"

@@ -44,7 +44,7 @@ class Breakable(Handle):
             return not alive(process) and child.state is ChildState.EXITED
 
         await self._control.signal(target, "KILL")
-        await self._until(has_exited, f"{target!r} does not die")
+        await self._until(has_exited, f"{target!r} does not exit after SIGKILL")
         await self._tell_links()
 
     async def restart(self, target: str) -> Process:
@@ -171,7 +171,7 @@ class Breakable(Handle):
                 raise RigError(f"No process could be started on the port {port}.")
             return listens(process, port) is not False and is_taken(port)
 
-        await self._until(holds, f"No process takes the port {port}")
+        await self._until(holds, f"No process listens on the port {port}")
         await self._tell_links()
 
     async def vacate(self, target: str) -> None:
@@ -265,7 +265,7 @@ class Breakable(Handle):
             applied = read_applied(self.directory)
             return applied is not None and applied.number >= number
 
-        await self._until(hold, "The links do not take the new rules")
+        await self._until(hold, "The links do not accept the new rules")
 
     async def _tell_links(self) -> None:
         """Let the links notice at once who listens and who does not."""
@@ -277,7 +277,7 @@ class Breakable(Handle):
         spec = layout.manifest.process(target)
         process = state.child(target).process
         if process is None:
-            raise RigError(f"{target!r} was started and is not there.")
+            raise RigError(f"{target!r} was started but is not running.")
         await wait_ready(layout, spec, process=process)
         if spec.linked and self._process(LINKS) is not None:
             await wait_linked(layout, spec)

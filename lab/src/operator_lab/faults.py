@@ -63,7 +63,7 @@ async def inject(rig: AnyRig, fault: Fault, *, target: str | None, rng: random.R
     damage = Broken(fault.name, name)
     if any(damage.same(each) for each in broken(rig)):
         raise RigError(
-            f"The fault {fault.name!r} is at {name!r} already.",
+            f"The fault {fault.name!r} is already active at {name!r}.",
             next_step=f"Heal it first with: operator lab heal {rig.subject} {fault.name}",
         )
     # Recorded first: a fault without a record could not be healed.
@@ -112,7 +112,7 @@ def _find_target(rig: AnyRig, fault: Fault, target: str) -> str:
     valid = _of_kind(rig, fault)
     if target not in valid:
         raise NotFoundError(
-            f"The fault {fault.name!r} cannot be done to {target!r}.",
+            f"The fault {fault.name!r} cannot be injected into {target!r}.",
             next_step=f"It can be done to {', '.join(valid) or 'nothing in this rig'}.",
         )
     return target
@@ -129,7 +129,7 @@ def _pick_target(rig: AnyRig, fault: Fault, rng: random.Random) -> str:
     running = [name for name in valid if states.get(name) is RunState.RUNNING]
     if not running:
         raise RigError(
-            f"No target of kind {fault.kind!r} is running, so {fault.name!r} has nothing to hurt.",
+            f"No target of kind {fault.kind!r} is running, so {fault.name!r} has no target.",
             next_step="Heal the rig first.",
         )
     # Where it is there already, or cannot be done, it is not done; `inject` says why if nowhere is.

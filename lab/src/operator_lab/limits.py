@@ -217,7 +217,7 @@ def _set_as_its_user(pid: int, softs: Softs) -> None:
     except OSError:
         return
     if tool is None or os.geteuid() != 0:
-        raise RigError(f"The limits of pid {pid} may not be changed by this user.")
+        raise RigError(f"The limits of pid {pid} cannot be changed by this user.")
     words = [
         f"--{name}={'unlimited' if soft == resource.RLIM_INFINITY else soft}:"
         for name, soft in softs.items()

@@ -213,7 +213,7 @@ def _ask(body: bytes, *, flags: int) -> Iterator[bytes]:
                 if kind == NLMSG_ERROR:
                     if struct.unpack_from("=i", message)[0] == -errno.ENOENT:
                         return
-                    raise OSError("the kernel does not tell")
+                    raise OSError("the kernel did not list its sockets")
                 yield message
                 at += (length + 3) & ~3
             if not flags & NLM_F_DUMP:

@@ -115,7 +115,7 @@ async def wait_linked(layout: Layout, spec: ProcessSpec) -> None:
         if await answers(layout.manifest.public_port(spec.name)):
             return
         await asyncio.sleep(READY_POLL_S)
-    raise RigError(f"{spec.name!r} is not reached through its link.")
+    raise RigError(f"{spec.name!r} cannot be reached through its link.")
 
 
 async def answers(port: int, *, path: str = "", within_s: float = KNOCK_S_MAX) -> bool:
@@ -196,7 +196,7 @@ async def retire(directory: Path) -> None:
                 await asyncio.sleep(REMOVAL_S)
                 continue
             raise RigError(
-                f"All processes in {str(directory)!r} are ended, but it cannot be removed: "
+                f"All processes in {str(directory)!r} are stopped, but it cannot be removed: "
                 f"{problem.strerror or problem}.",
                 next_step="Remove it by hand.",
             ) from problem
@@ -312,7 +312,7 @@ async def start_process(layout: Layout, spec: ProcessSpec) -> Process:
         ) from None
     process = state.child(spec.name).process
     if process is None:
-        raise RigError(f"{spec.name!r} was started and is not there.")
+        raise RigError(f"{spec.name!r} was started but is not running.")
     await wait_ready(layout, spec, process=process)
     return process
 

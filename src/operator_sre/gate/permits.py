@@ -343,7 +343,7 @@ class Gate:
         key = permit_key(permit.fingerprint, permit.approval)
         entry = await self.journal.append(case.draft(Kind.PERMIT_MINTED, minted, key=key))
         if entry.payload["permit"] != permit.fingerprint:
-            return self._refuse(case, "The approval has been used already.", permit.approval)
+            return self._refuse(case, "The approval has already been used.", permit.approval)
         return permit
 
     def _refuse(self, case: _Case, why: str, approval: str = "") -> Result:

@@ -36,7 +36,7 @@ def load_key(path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise StoreError(
             f"The key {str(path)!r} has {len(key)} bytes instead of {KEY_BYTES}.",
-            next_step="Restore it from a backup, or move it away to begin with a new one.",
+            next_step="Restore it from a backup, or move it away to start with a new one.",
         )
     return key
 

@@ -80,14 +80,14 @@ def classify(
     seq, own = row[0], own_seq(row)
     if seq > expected:
         return Damage(expected, DamageKind.DELETED, f"entry {expected} is missing")
-    between = Damage(seq, DamageKind.INSERTED, f"entry {seq} was put in between")
+    between = Damage(seq, DamageKind.INSERTED, f"entry {seq} was inserted")
     is_next = following is not None and own_seq(following) == expected and following[3] == head
     if is_next and following is not None and row[3] != following[4]:
         return between
     if own is not None and own != seq and sound(row):
         if last is not None and last[3] == row[3]:
             # Both follow the same entry, so the one in between is not of this chain.
-            return Damage(last[0], DamageKind.INSERTED, f"entry {last[0]} was put in between")
+            return Damage(last[0], DamageKind.INSERTED, f"entry {last[0]} was inserted")
         if elsewhere:
             why = f"entry {own} is in the place of entry {seq}"
             return Damage(seq, DamageKind.REORDERED, why)
@@ -186,7 +186,7 @@ def verify(
     for anchor in anchors:
         found = walk.hashes.get(anchor.seq)
         if anchor.seq > last:
-            why = f"entry {anchor.seq} was anchored, and the log ends at {last}"
+            why = f"entry {anchor.seq} was anchored, but the log ends at {last}"
             damages.append(Damage(last + 1, DamageKind.TAIL_CUT, why))
         elif found is not None and found.hex() != anchor.hash:
             why = f"entry {anchor.seq} was anchored with another hash"
@@ -259,11 +259,13 @@ def _checkpoint_damages(
         before, previous = previous, sha256(checkpoint.body).hexdigest()
         if checkpoint.key != trusted_key:
             yield Damage(
-                checkpoint.seq, DamageKind.WRONG_KEY, f"checkpoint {checkpoint.seq} has another key"
+                checkpoint.seq,
+                DamageKind.WRONG_KEY,
+                f"checkpoint {checkpoint.seq} was signed with another key",
             )
             continue
         if not signature_holds(checkpoint.key, checkpoint.body, checkpoint.signature):
-            why = f"the signature of checkpoint {checkpoint.seq} does not hold"
+            why = f"the signature of checkpoint {checkpoint.seq} is not valid"
             yield Damage(checkpoint.seq, DamageKind.FORGED_CHECKPOINT, why)
             continue
         record, found = record_from(checkpoint.body), walk.hashes.get(checkpoint.seq)
@@ -271,7 +273,7 @@ def _checkpoint_damages(
             why = f"checkpoint {checkpoint.seq} does not follow the one before it"
             yield Damage(checkpoint.seq, DamageKind.BROKEN_CHECKPOINTS, why)
         elif checkpoint.seq > last:
-            why = f"checkpoint {checkpoint.seq} was signed, and the log ends at {last}"
+            why = f"checkpoint {checkpoint.seq} was signed, but the log ends at {last}"
             yield Damage(last + 1, DamageKind.TAIL_CUT, why)
         elif found is not None and found.hex() != record["head"]:
             span = f"entries {covered + 1} to {checkpoint.seq}"

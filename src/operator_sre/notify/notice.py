@@ -163,7 +163,7 @@ def message_of(
     if lost:
         parts.append(f"{lost} earlier notices could not be delivered: operator tickets list")
     if held:
-        parts.append("These were held back, because there were too many messages within the hour.")
+        parts.append("These messages were delayed because the hourly limit was reached.")
     for notice in notices[:SHOWN_MAX]:
         lines = [_clean(notice.headline), *map(_clean, notice.lines), notice.command]
         if web_url and notice.page:

@@ -134,7 +134,7 @@ class Nursery:
         log.info("sending SIG%s to %s", which, name)
         # Workers may have left the group of their parent, so the whole tree is meant.
         if not ward.tree.signal(SIGNALS[which]):
-            raise RigError(f"{name!r} has just ended.")
+            raise RigError(f"{name!r} has just exited.")
 
     async def end_all(self) -> None:
         """End every tree at once; nothing starts afterwards."""
@@ -194,7 +194,7 @@ class Nursery:
                 return await ended
         except TimeoutError:
             raise RigError(
-                f"{argv[0]!r} of {order.name!r} did not end within {seconds:.1f} s."
+                f"{argv[0]!r} of {order.name!r} did not exit within {seconds:.1f} s."
             ) from None
         finally:
             if process.pid in self._errands:

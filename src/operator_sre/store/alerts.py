@@ -53,7 +53,7 @@ class StoredSilences(Repository):
     def add(self, transaction: Transaction, silence: Silence) -> None:
         """Add a silence. ConflictError when the id exists."""
         if _SILENCES.get(transaction.rows, silence.id) is not None:
-            raise ConflictError(f"There is a silence {silence.id!r} already.")
+            raise ConflictError(f"The silence {silence.id!r} already exists.")
         payload = {"silence": to_json(silence)}
         transaction.append(draft_of_user(Kind.SILENCE_ADDED, payload, silence.by))
 

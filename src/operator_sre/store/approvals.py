@@ -64,7 +64,7 @@ class StoredStandingRules(Repository):
         """Revoke a rule. ConflictError when it is revoked already."""
         known = _RULES.load(transaction.rows, rule)
         if not known.stands:
-            raise ConflictError(f"Rule {rule!r} has been revoked already, by {known.revoked_by}.")
+            raise ConflictError(f"Rule {rule!r} has already been revoked, by {known.revoked_by}.")
         ticket = known.ticket if known.scope is Scope.TICKET else None
         payload = {"id": rule, "reason": reason}
         transaction.append(Draft(Kind.RULE_REVOKED, payload, ticket=ticket, actor=by))
@@ -173,9 +173,9 @@ class StoredApprovals(Repository):
                 next_step="List pending approvals with: operator approvals list",
             )
         if not known.state.may_become(state):
-            raise ConflictError(f"Approval {known.id!r} is {known.state} already.")
+            raise ConflictError(f"Approval {known.id!r} is already {known.state}.")
         if transaction.rows("SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,)):
-            raise ConflictError(f"Approval {known.id!r} has been used already.")
+            raise ConflictError(f"Approval {known.id!r} has already been used.")
         if known.expires_at <= transaction.now() and state in _PEOPLE:
             raise ConflictError(f"Approval {known.id!r} has expired.")
         if known.version != version:

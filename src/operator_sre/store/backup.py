@@ -67,7 +67,7 @@ def backup(database: Maintained, path: Path, *, force: bool, progress: Progress)
         raise UsageError(f"{str(path)!r} is a directory.", next_step="Name a file in it.")
     if path.exists() and not force:
         raise UsageError(
-            f"There is a file {str(path)!r} already.",
+            f"The file {str(path)!r} already exists.",
             next_step="Name another, or overwrite it with --force.",
         )
     trouble = f"The backup {str(path)!r} could not be written"

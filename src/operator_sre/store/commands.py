@@ -64,7 +64,7 @@ class StoredPatterns(Repository):
         sql = "SELECT 1 FROM patterns WHERE name = ? AND hidden = 0 AND body <> ''"
         if transaction.rows(sql, (plain(pattern.name),)):
             raise ConflictError(
-                f"There is a pattern {pattern.name!r} already.",
+                f"The pattern {pattern.name!r} already exists.",
                 next_step="Choose another name, or delete that one first.",
             )
         payload = {"pattern": to_json(pattern)}

@@ -65,7 +65,7 @@ class StoredConfirmations(Repository):
         known = _load(transaction, confirmation)
         if known.state is not ConfirmationState.PENDING:
             raise ConflictError(
-                f"Confirmation {confirmation!r} is {known.state} already.",
+                f"Confirmation {confirmation!r} is already {known.state}.",
                 next_step="Ask for the change again.",
             )
         why = ""
@@ -111,7 +111,7 @@ class StoredConfirmations(Repository):
         if not known.open:
             stands = known.outcome or known.state
             raise ConflictError(
-                f"Confirmation {confirmation!r} cannot be used: it is {stands} already.",
+                f"Confirmation {confirmation!r} cannot be used: it is already {stands}.",
                 next_step="Ask for the change again.",
             )
         for draft in drafts:

@@ -73,8 +73,8 @@ class KeptHead:
         if stored and bytes(stored[0][0]) == linked:
             return ""
         last = rows("SELECT coalesce(max(seq), 0) FROM entries", ())[0][0]
-        why = f"it ends at entry {last}" if last < seq else f"entry {seq} is another one"
-        return f"The store was replaced: {why}, and this home has seen entry {seq}; nothing is run."
+        why = f"it ends at entry {last}" if last < seq else f"entry {seq} differs"
+        return f"The store was replaced: {why}, but this home has seen entry {seq}; nothing is run."
 
     def note(self, rows: Rows, head: Head, *, at_once: bool = False) -> None:
         """Keep a committed head, now or within a second; never that of another store."""

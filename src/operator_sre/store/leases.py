@@ -177,7 +177,7 @@ def _give_up(transaction: Transaction, ticket: Ticket) -> None:
     """Escalate a ticket without attempts left, and finish its run as failed."""
     drop_lease(transaction, ticket)
     withdraw_requests(transaction, ticket.run, "the ticket was escalated")
-    reason = f"{ticket.attempts} attempts ended without a proof. A person has to take over."
+    reason = f"{ticket.attempts} attempts ended without a proof. An engineer must take over."
     if is_unfinished(transaction, ticket):
         rows = transaction.rows(
             "SELECT body FROM entries WHERE run = ? AND run <> '' AND kind IN (?, ?)"

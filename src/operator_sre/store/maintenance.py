@@ -290,7 +290,7 @@ class Maintenance:
             self.backups.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise StoreError(
-                f"There is no room for a backup at {str(self.backups)!r}: {sentence(error)}.",
+                f"There is no space for a backup at {str(self.backups)!r}: {sentence(error)}.",
                 next_step="Name another directory with --home DIR.",
             ) from error
         at = self.rules.clock.now()

@@ -278,4 +278,4 @@ def wrong_columns(row: RawRow) -> str:
         name: plain(value) if isinstance(value, str) else value for name, value in stored.items()
     }
     wrong = [name for name, value in recorded.items() if columns[name] != value]
-    return f"entry {row.seq} has other bytes than its {', '.join(wrong)} say" if wrong else ""
+    return f"the bytes of entry {row.seq} do not match its {', '.join(wrong)}" if wrong else ""

@@ -135,7 +135,7 @@ class SqliteDatabase:
             log_bytes = 0
         # SQLite treats an empty file as new and deletes its log, which may hold entries.
         if self.path.stat().st_size == 0 and log_bytes:
-            raise sqlite3.DatabaseError("it is empty, and there is a log of changes to it")
+            raise sqlite3.DatabaseError("it is empty, but there is a log of changes to it")
         # A writing session would move the log of a crashed process into the file when it ends, and
         # a refused file must stay unchanged.
         with closing(self._connect("ro" if log_bytes else "rw")) as connection:

@@ -121,7 +121,7 @@ class StoredTickets(Repository):
         now = load_ticket(transaction, ticket.id)
         if now.state not in {TicketState.OPEN, TicketState.CLAIMED}:
             # No agent would work on a violation in it, and it could not be filed again.
-            raise ConflictError(f"Ticket {ticket.id} is {now.state} by now; nothing was added.")
+            raise ConflictError(f"Ticket {ticket.id} is now {now.state}; nothing was added.")
         everything = (*now.violations, *violations)
         payload = {
             "severity": max(violation.severity for violation in everything),
@@ -143,7 +143,7 @@ def _file(transaction: Transaction, draft: Draft, violations: Sequence[Violation
     sql = "SELECT 1 FROM violations WHERE key = ? AND live = 1"
     for violation in violations:
         if transaction.rows(sql, (violation.key,)):
-            raise ConflictError(f"A live ticket holds {violation.key!r} already.")
+            raise ConflictError(f"A live ticket already covers {violation.key!r}.")
     transaction.append(draft)
     assert draft.ticket is not None
     return load_ticket(transaction, draft.ticket)

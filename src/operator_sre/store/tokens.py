@@ -42,7 +42,7 @@ class StoredTokens(Repository):
         """Add a token. ConflictError when its id or secret exists."""
         same = (plain(token.id), plain(fingerprint))
         if transaction.rows("SELECT id FROM tokens WHERE id = ? OR fingerprint = ?", same):
-            raise ConflictError(f"There is a token {token.id!r} already.")
+            raise ConflictError(f"The token {token.id!r} already exists.")
         payload = {"admits": to_json(token), "fingerprint": fingerprint}
         transaction.append(draft_of_user(Kind.TOKEN_CREATED, payload, token.created_by))
 
@@ -50,7 +50,7 @@ class StoredTokens(Repository):
     def revoke(self, transaction: Transaction, token: str, *, by: Actor, reason: str) -> Token:
         """Revoke a token. NotFoundError; ConflictError when it is revoked already."""
         if _TOKENS.load(transaction.rows, token).revoked_at is not None:
-            raise ConflictError(f"The token {token!r} has been revoked already.")
+            raise ConflictError(f"The token {token!r} has already been revoked.")
         payload = {"id": token, "reason": reason}
         transaction.append(Draft(Kind.TOKEN_REVOKED, payload, actor=by))
         return _TOKENS.load(transaction.rows, token)

@@ -93,7 +93,7 @@ class StoredWorkflows(Repository):
                 next_step="See them with: operator workflows list",
             )
         if known.state.over:
-            raise ConflictError(f"Workflow {workflow!r} is {known.state} already.")
+            raise ConflictError(f"Workflow {workflow!r} is already {known.state}.")
         payload = {"reason": reason, "undo": undo}
         transaction.append(Draft(Kind.WORKFLOW_CANCELLED, payload, run=workflow, actor=by))
         if known.state is WorkflowState.PENDING:

@@ -198,14 +198,14 @@ def exposition(figures: Callable[[], Figures]) -> bytes:
 def _families(now: Figures) -> Iterator[Metric]:
     from prometheus_client.core import HistogramMetricFamily
 
-    yield _gauge("build_info", "Which operator this is.", ("version",), [((now.version,), 1)])
+    yield _gauge("build_info", "Version of this Operator.", ("version",), [((now.version,), 1)])
     # How watching goes.
     looks, by = now.looks.subjects, ("subject",)
     yield _counter("looks", "Looks.", by, [((n,), c.looks) for n, c in looks.items()])
     missed = [((n,), c.missed) for n, c in looks.items()]
-    yield _counter("looks_missed", "Looks that were due and did not begin.", by, missed)
+    yield _counter("looks_missed", "Checks that were due but did not start.", by, missed)
     failed = [((n,), c.failed) for n, c in looks.items()]
-    yield _counter("looks_failed", "Looks that came to nothing.", by, failed)
+    yield _counter("looks_failed", "Checks that failed.", by, failed)
     last = [((n,), c.last_at_s) for n, c in looks.items()]
     yield _gauge("look_last_timestamp_seconds", "When the last check ended.", by, last)
     took = HistogramMetricFamily("operator_look_duration_seconds", "Duration of checks.", labels=by)
@@ -216,7 +216,7 @@ def _families(now: Figures) -> Iterator[Metric]:
     yield took
     # How things stand.
     health = [((n, h), int(h is now.health[n])) for n in now.health for h in Health]
-    text = "1 for the health that a subject has."
+    text = "1 for the current health of the subject."
     yield _gauge("subject_health", text, ("subject", "health"), health)
     yield _gauge("tickets", "Live tickets.", ("state", "severity"), now.tickets.items())
     yield _gauge("alerts_firing", "Alerts from elsewhere.", ("trigger",), _single(now.firing))
@@ -229,14 +229,14 @@ def _families(now: Figures) -> Iterator[Metric]:
         if value is not None:
             yield _gauge(name, text, (), [((), value)])
     errors = [((), now.store_errors)]
-    yield _counter("store_errors", "Times the store could not be read.", (), errors)
+    yield _counter("store_errors", "Failed reads of the store.", (), errors)
     # What the ledger tells, and what became of messages to people and of traces.
     ledger, channels = now.ledger, now.channels
     by_direction, untrusted = ("direction",), _single(ledger.untrusted)
     sent = [((c.name, "sent"), c.sent) for c in channels]
     unsent = [((c.name, "failed"), c.failed) for c in channels]
     counters: tuple[tuple[str, str, tuple[str, ...], Rows], ...] = (
-        ("ticket_events", "Tickets, by what became of them.", ("event",), _single(ledger.tickets)),
+        ("ticket_events", "Tickets, by outcome.", ("event",), _single(ledger.tickets)),
         ("runs", "Runs that ended.", ("outcome",), _single(ledger.runs)),
         ("turns", "Turns of models.", (), [((), ledger.turns)]),
         (
@@ -249,14 +249,19 @@ def _families(now: Figures) -> Iterator[Metric]:
         ("commands", "Commands that finished.", ("outcome", "level"), ledger.commands.items()),
         ("refusals", "Commands that were not permitted.", ("level",), _single(ledger.refusals)),
         ("alerts", "Alerts from elsewhere.", ("trigger", "change"), ledger.alerts.items()),
-        ("triggers_refused", "Notifications that were not trusted.", ("trigger",), untrusted),
+        (
+            "triggers_refused",
+            "Untrusted alert notifications.",
+            ("trigger",),
+            untrusted,
+        ),
         ("notifications", "Messages to people.", ("channel", "outcome"), [*sent, *unsent]),
     )
     for name, text, labels, rows in counters:
         yield _counter(name, text, labels, rows)
-    text = "Notices that could not be delivered since a message last was."
+    text = "Notices that could not be delivered since the last delivered message."
     yield _gauge("notifications_lost", text, ("channel",), [((c.name,), c.lost) for c in channels])
-    yield _counter("spans", "Spans, by what became of them.", ("outcome",), _single(now.spans))
+    yield _counter("spans", "Spans, by outcome.", ("outcome",), _single(now.spans))
 
 
 def _family(kind: Any, name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
@@ -324,7 +329,7 @@ class MetricsServer:
                 writer.write(head.encode() + body)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
-            log.debug("a scrape was given up")
+            log.debug("a scrape was abandoned")
         finally:
             self._open -= 1
             writer.close()
@@ -385,7 +390,7 @@ class Heartbeat:
             if why:
                 why = f"no heartbeat, because {why}"
             elif why := await self.beat():
-                why = f"the heartbeat was not taken: {why}"
+                why = f"the heartbeat was not accepted: {why}"
             if why and why != self.problem:
                 log.warning("%s", why)
             self.problem = why

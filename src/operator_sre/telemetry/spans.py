@@ -277,7 +277,7 @@ class Collector:
                 for span in spans[at : at + BATCH_MAX]
             ]
             if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
-                return "it does not answer, or does not take them"
+                return "it does not answer, or rejects them"
         return ""
 
     def close(self) -> None:

@@ -69,13 +69,15 @@ def read_body(trigger: Trigger, body: bytes, *, at: datetime) -> Sequence[SentAl
         if not isinstance(document, dict) or not isinstance(document.get("alerts"), list):
             raise UnreadableError("The body is not a notification of Alertmanager.")
         if document.get("version") != WEBHOOK_VERSION:
-            raise UnreadableError(f"Only version {WEBHOOK_VERSION!r} of the webhook is understood.")
+            raise UnreadableError(f"Only version {WEBHOOK_VERSION!r} of the webhook is supported.")
         alerts, read = document["alerts"], _read_webhook_alert
     else:
         found = _value_at(document, trigger.fields["alerts"])
         alerts, read = found if isinstance(found, list) else [found], _read_generic_alert
     if len(alerts) > ALERTS_MAX:
-        raise UnreadableError(f"There are {len(alerts)} alerts; at most {ALERTS_MAX} at once.")
+        raise UnreadableError(
+            f"The notification has {len(alerts)} alerts; the limit is {ALERTS_MAX}."
+        )
     return [read(trigger, alert, at) for alert in alerts]
 
 

@@ -167,7 +167,7 @@ async def test_a_trial_nobody_holds_is_given_to_another_and_given_up_after_some(
     assert (outcome.done, outcome.failed, shelf.added) == (1, 1, ["shop:till_kill/reasoner/0"] * 3)
     assert LOST_MAX == 3
     (facts,) = kept.values()
-    assert facts.why == "3 workers after another were lost while they did it"
+    assert facts.why == "3 workers in a row were lost while they ran it"
     assert set(keeps.values()) == {1}
 
 
@@ -208,7 +208,7 @@ async def test_what_is_given_back_lost_by_the_queue_or_broken_is_followed_up() -
 
     outcome, keeps, _, kept = await _lead(shelf, turn)
     assert (outcome.failed, len(shelf.added), set(keeps.values())) == (1, 4, {1})
-    assert next(iter(kept.values())).why == "its worker could not do it"
+    assert next(iter(kept.values())).why == "its worker could not run it"
 
 
 @pytest.mark.asyncio

@@ -73,14 +73,14 @@ def test_what_is_too_large_stays_and_says_so(
     monkeypatch.setattr(worker, "LEDGER_BYTES_MAX", 1 << 20)
     back = _back(pack_result(replace(FACTS, ledger="x/y/z", why="so"), bundle), tmp_path)
     assert back.ledger == ""
-    assert back.why == "so; its ledger stayed where it was: with 3 MB it is too large to be sent"
+    assert back.why == "so; its ledger stayed where it was: with 3 MB it is too large to send"
     assert not (tmp_path / "kept").exists()
     monkeypatch.setattr(worker, "FACTS_BYTES_MAX", 5_000)
     looks = tuple(Snapshot(float(at), {"till-1": {"queued": at}}) for at in range(200))
     assert _back(
         pack_result(replace(FACTS, course=looks, hit="till-1"), bundle), tmp_path
     ) == replace(FACTS, hit="till-1")
-    with pytest.raises(RigError, match="too large to be sent"):
+    with pytest.raises(RigError, match="too large to send"):
         pack_result(replace(FACTS, why="x" * 9_000), bundle)
     with pytest.raises(RigError, match="too large"):
         _back("x" * (6_000 + (2 << 20)), tmp_path)

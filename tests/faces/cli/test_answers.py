@@ -75,7 +75,7 @@ def test_a_demo_does_not_end_a_rig_that_was_there_before(lived: Home) -> None:
 def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Home) -> None:
     for target in ("nosuch", "store"):
         line = f"lab break ratelimiter node_kill --target {target}"
-        says = rf"'node_kill' cannot be done to '{target}'\. .*node-1, node-2, node-3"
+        says = rf"'node_kill' cannot be injected into '{target}'\. .*node-1, node-2, node-3"
         one_sentence(lived.run(*line.split()), Bad(line, 2, says))
     none = Bad("lab heal ratelimiter store_kill", 2, r"'store_kill' is not active in this rig")
     one_sentence(lived.run(*none.line.split()), none)

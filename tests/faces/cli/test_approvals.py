@@ -71,7 +71,7 @@ def test_a_request_is_withdrawn_with_a_reason(home: Home) -> None:
     (kept,) = home.run("approvals", "list", "--all", "--json").json["approvals"]
     assert (kept["state"], kept["decided_by"]) == ("withdrawn", ME)
     again = home.run("approvals", "withdraw", "a1", "--json")
-    assert (again.code, "withdrawn already" in again.json["error"]["message"]) == (1, True)
+    assert (again.code, "already withdrawn" in again.json["error"]["message"]) == (1, True)
 
 
 def test_an_answer_to_what_was_seen_before_is_refused(home: Home) -> None:
@@ -105,7 +105,7 @@ def test_always_makes_a_rule_that_is_listed_shown_and_revoked(home: Home) -> Non
     assert home.run("approvals", "rules").out == "No standing rules.\n"
     (kept,) = home.run("approvals", "rules", "--all", "--json").json["rules"]
     assert (kept["revoked_by"], kept["revoked_because"]) == (ME, "over")
-    twice = Bad(f"approvals revoke {rule['id']}", 1, "revoked already")
+    twice = Bad(f"approvals revoke {rule['id']}", 1, "already been revoked")
     one_sentence(home.run(*twice.line.split()), twice)
 
 

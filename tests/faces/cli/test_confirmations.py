@@ -38,7 +38,7 @@ def test_a_change_is_proposed_shown_confirmed_and_made_once(shop: Home) -> None:
     done = shop.run("confirmations", "approve", name, "--reason", "fine", "--digest", digest)
     assert (done.code, done.out.split(":")[0]) == (0, "applied"), done
     assert 'scripts: ["api.example.org:443"]' in policy.read_text()
-    one_sentence(shop.run("confirmations", "approve", name), Bad("again", 1, "approved already"))
+    one_sentence(shop.run("confirmations", "approve", name), Bad("again", 1, "already approved"))
     assert shop.run("confirmations", "list").out == "No pending confirmations.\n"
     (record,) = shop.ask("confirmations", "list", "--all")["confirmations"]
     assert (record["state"], record["applied"]) == ("approved", True)

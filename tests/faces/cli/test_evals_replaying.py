@@ -60,7 +60,7 @@ def test_what_makes_no_sense_is_one_sentence(home: Home, folder: Path, tmp_path:
         Bad("record c k -o x.json --cause x", 2, "remove --cause"),
         Bad("record c k -o x.json", 2, "no campaign yet"),
         Bad("record --ticket 9 -o x.json", 2, "no ticket 9"),
-        Bad(f"replay {broken}", 2, "is not whole"),
+        Bad(f"replay {broken}", 2, "is damaged"),
         Bad("replay nowhere.json", 2, "no recording"),
         Bad("cases nowhere", 2, "no folder"),
         Bad(f"cases {folder} --model nobody", 2, "not a configured model"),

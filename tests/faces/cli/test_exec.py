@@ -210,7 +210,7 @@ def test_ctrl_c_takes_the_request_back(home: Home) -> None:
     assert kept is not None
     assert (kept.state, kept.decided_by) == (ApprovalState.WITHDRAWN, ME)
     late = home.run("approvals", "approve", asked.id)
-    assert (late.code, "withdrawn already" in late.err) == (1, True)
+    assert (late.code, "already withdrawn" in late.err) == (1, True)
     assert not (home.cwd / "zz").exists()
 
 

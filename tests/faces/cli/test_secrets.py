@@ -71,7 +71,7 @@ def test_a_lease_that_was_confirmed_runs_its_command_once(shop: Home) -> None:
     one_sentence(other, Bad("longer", 3, "another change"))
     done = shop.run(*words, "--confirmation", name, "--mode", "execute")
     assert (done.code, "load average" in done.out) == (0, True), done
-    one_sentence(shop.run(*words, "--confirmation", name), Bad("twice", 1, "used already"))
+    one_sentence(shop.run(*words, "--confirmation", name), Bad("twice", 1, "already used"))
     (record,) = shop.entries(Kind.SECRET_LEASED)
     assert (record.payload["name"], record.payload["seconds"]) == ("db", 20)
     assert not list((shop.path / "leases").glob("*"))

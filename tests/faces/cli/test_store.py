@@ -101,7 +101,7 @@ def test_what_is_wrong_is_named(run: Run, home: Path) -> None:
     connection.close()
     done = run("check")
     assert done.code == 1
-    assert "WRONG: entry 3 has other bytes than its run say.\n" in done.out
+    assert "WRONG: the bytes of entry 3 do not match its run.\n" in done.out
 
 
 def test_a_backup_goes_to_another_home_and_back(run: Run, home: Path, tmp_path: Path) -> None:

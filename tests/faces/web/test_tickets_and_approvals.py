@@ -314,7 +314,7 @@ def test_of_two_who_answer_one_wins_and_the_other_is_told_who_and_when(
     assert bob.post(f"{page}/approve", theirs).status_code == 303
     late = admin.post(f"{page}/reject", {**mine, "reason": "no"})
     assert late.status_code == 409
-    assert "is approved already" in late.text
+    assert "is already approved" in late.text
     assert f"bob answered at {web.clock.now():%H:%M:%S} UTC" in late.text
     assert (_decided(web, "raced"), _state(web, "raced")) == (["approved"], "approved")
     asyncio.run(web.state.refusals.flush())

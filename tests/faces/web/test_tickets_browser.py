@@ -149,7 +149,7 @@ def test_who_comes_second_and_what_is_superseded_is_told_at_once(
     assert second.get_by_role("button", name="Approve once").count() == 0
     stale.locator("#approval summary", has_text="Approve").first.click()
     stale.get_by_role("button", name="Approve once").click()
-    stale.get_by_text("is rejected already").first.wait_for()
+    stale.get_by_text("is already rejected").first.wait_for()
     stale.get_by_text("answered at").first.wait_for()
     assert _state(web, "shared") == "rejected"
     second.goto(f"{place.url}/approvals/moved")

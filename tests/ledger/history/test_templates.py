@@ -150,7 +150,7 @@ def test_a_value_cannot_become_a_command() -> None:
         (["ls {path}"], {"path": ""}, "empty"),
         (["ls {path}"], {"path": "a\nb"}, "not plain text"),
         (["ls {path}"], {"path": "x" * 1001}, "too long"),
-        (["stop(target={target})"], {"target": "a, b=c"}, "tool call cannot hold"),
+        (["stop(target={target})"], {"target": "a, b=c"}, "not allowed in a tool call"),
     ],
 )
 def test_what_cannot_be_filled_in_is_said(

@@ -188,7 +188,7 @@ class Leader:
             else:  # given back: its worker was stopped
                 await self._again(wanted)
         elif state is ErrandState.BROKEN:
-            self._take(wanted, lambda: self._make_failure(wanted, "its worker could not do it"))
+            self._take(wanted, lambda: self._make_failure(wanted, "its worker could not run it"))
         elif not errand.ours:  # the leader was upgraded, and the workers with it
             await self._again(wanted)
         elif state is ErrandState.WAITS or is_held:
@@ -200,7 +200,7 @@ class Leader:
             if wanted.lost < LOST_MAX:
                 await self._again(wanted)
             else:
-                why = f"{wanted.lost} workers after another were lost while they did it"
+                why = f"{wanted.lost} workers in a row were lost while they ran it"
                 self._take(wanted, lambda: self._make_failure(wanted, why))
 
     async def _again(self, wanted: _Wanted) -> None:

@@ -183,6 +183,6 @@ def record_from(
     with open_database(database) as known:
         facts = known.trial(known.campaign(campaign).campaign.name, key)
     if not facts.ledger:
-        raise UsageError(f"The trial {key!r} left no ledger, so that there is nothing to record.")
+        raise UsageError(f"The trial {key!r} left no ledger, so there is nothing to record.")
     entries = entries_in(ledger_folder(database, campaign) / Path(facts.ledger).name)
     return record_trial(app, facts, entries, output, ticket=ticket)

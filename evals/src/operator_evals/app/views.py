@@ -98,7 +98,7 @@ class CampaignView:
 def every_scenario(subject: str | None = None) -> list[Scenario]:
     """All that can be tried, of one subject or of all that have a rig."""
     if subject is not None and not scenarios_of(subject):
-        raise UsageError(f"The subject {subject!r} has no rig, so that nothing can be tried.")
+        raise UsageError(f"The subject {subject!r} has no rig, so it has no trials.")
     names = [subject] if subject is not None else plugin_names()
     return [scenario for name in names for scenario in scenarios_of(name)]
 

@@ -108,7 +108,7 @@ def pack_result(facts: TrialFacts, bundle: Path) -> str:
         if size <= LEDGER_BYTES_MAX:
             ledger = base64.b64encode(bundle.read_bytes()).decode()
         else:
-            why = f"with {size / _MB:.0f} MB it is too large to be sent"
+            why = f"with {size / _MB:.0f} MB it is too large to send"
             note = f"its ledger stayed where it was: {why}"
             facts = replace(facts, ledger="", why=f"{facts.why}; {note}" if facts.why else note)
     text = json.dumps(to_json(_Parcel(facts, ledger)))
@@ -116,7 +116,7 @@ def pack_result(facts: TrialFacts, bundle: Path) -> str:
         facts = replace(facts, course=())  # looks in between are for charts alone
         text = json.dumps(to_json(_Parcel(facts, ledger)))
     if (size := len(text) - len(ledger)) > FACTS_BYTES_MAX:
-        raise RigError(f"The facts of the trial are too large to be sent: {size / _MB:.1f} MB.")
+        raise RigError(f"The facts of the trial are too large to send: {size / _MB:.1f} MB.")
     return text
 
 

@@ -295,9 +295,9 @@ def _damage(
     known = [look.writers for look in _before(seen) if look.writers is not None]
     one_writer = bool(known) and len(known[-1]) == 1
     if one_writer and _lasts(looks, lambda writers: len(writers) > 1):
-        found.append("more than one part takes writes")
+        found.append("more than one part accepts writes")
     if until_s == float("inf") and one_writer and _nobody_writes(seen):
-        found.append("no part takes writes")
+        found.append("no part accepts writes")
     return tuple(found)
 
 

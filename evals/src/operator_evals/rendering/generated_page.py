@@ -109,13 +109,13 @@ def _outcome(each: Judged) -> Html:
 
 
 def _look(look: Look) -> str:
-    parts = [f"served by {', '.join(look.served) or 'nobody'}"]
+    parts = [f"served by {', '.join(look.served) or 'no part'}"]
     if look.writes is False:
         parts.append("no write acknowledged")
     if look.reads is False:
         parts.append("the last writes not readable")
     if look.writers is not None:
-        parts.append(f"writes taken by {', '.join(look.writers) or 'nobody'}")
+        parts.append(f"writes accepted by {', '.join(look.writers) or 'no part'}")
     gone = sorted(name for name, process in look.running.items() if not process)
     if gone:
         parts.append(f"not running: {', '.join(gone)}")

@@ -97,8 +97,8 @@ async def deploy_up(
         words = f"{subject} --project {record.project}" if named else subject
         raise RigError(
             problem.message,
-            next_step=f"Look with: operator deploy local logs {words}"
-            f" - and end it with: operator deploy local down {words} --volumes",
+            next_step=f"Check with: operator deploy local logs {words}"
+            f" - and remove it with: operator deploy local down {words} --volumes",
         ) from problem
     return _view(target.record, directory, services)
 

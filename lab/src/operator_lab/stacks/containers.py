@@ -130,7 +130,7 @@ class Containers:
             "POST", f"/containers/{row.id}/{verb}", parameters=parameters, timeout_s=60.0
         )
         if not answer.ok:
-            raise RigError(f"Docker does not {verb} {service!r}: {answer.message}.")
+            raise RigError(f"Docker cannot {verb} {service!r}: {answer.message}.")
 
     async def leave(self, service: str, network: str) -> None:
         """Take it off a network."""
@@ -157,7 +157,7 @@ def _read(answer: Answer, kind: type[T]) -> T:
 
 def _require_ok(answer: Answer, service: str) -> None:
     if not answer.ok:
-        raise RigError(f"Docker does not change the network of {service!r}: {answer.message}.")
+        raise RigError(f"Docker cannot change the network of {service!r}: {answer.message}.")
 
 
 def at_once(asking: Coroutine[Any, Any, T]) -> T:

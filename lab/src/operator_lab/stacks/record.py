@@ -108,7 +108,7 @@ def _values(spec: StackSpec, ports: Mapping[str, int], given: Mapping[str, str])
             )
         if name in spec.ports and not (value.isdecimal() and 0 < int(value) <= PORT_MAX):
             raise UsageError(
-                f"{name} must be a port, and {value[:80]!r} is none.",
+                f"{name} must be a port, not {value[:80]!r}.",
                 next_step=f"Give it a number from 1 to {PORT_MAX}.",
             )
         values[name] = value
@@ -117,7 +117,7 @@ def _values(spec: StackSpec, ports: Mapping[str, int], given: Mapping[str, str])
             raise UsageError(f"{name} may not have this value.", next_step="Remove the quotes.")
     taken = [values[name] for name in spec.ports]
     if twice := next((port for port in taken if taken.count(port) > 1), ""):
-        raise UsageError(f"Two services want the port {twice}.", next_step="Give each its own.")
+        raise UsageError(f"Two services use the port {twice}.", next_step="Give each its own.")
     return values
 
 

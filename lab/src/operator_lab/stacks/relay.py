@@ -48,7 +48,7 @@ def parse_rules(text: bytes) -> tuple[RelayRule, ...]:
     """Rules as they are sent; ValueError when they are none."""
     document = json.loads(text)
     if not isinstance(document, list) or len(document) > RULES_MAX:
-        raise ValueError("a list of rules is needed")
+        raise ValueError("a list of rules is required")
     try:
         rules = tuple(RelayRule(**each) for each in document)
         right = all(0 <= float(rule.delay_s) <= DELAY_S_MAX for rule in rules)
@@ -238,7 +238,7 @@ async def _serve(options: argparse.Namespace, token: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve until ended."""
-    parser = argparse.ArgumentParser(description="Pass everything on, or not.")
+    parser = argparse.ArgumentParser(description="Forward traffic, or cut, delay or drop it.")
     parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
     parser.add_argument("--relay", action="append", type=_parse_relay, required=True)
     parser.add_argument("--control", type=int, required=True)

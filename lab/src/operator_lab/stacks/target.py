@@ -186,7 +186,7 @@ class ComposeTarget:
                 return
         raise RigError(
             f"The project {self.record.project!r} does not go down.",
-            next_step=f"Look with: docker compose --project-name {self.record.project} ps",
+            next_step=f"Check with: docker compose --project-name {self.record.project} ps",
         )
 
     async def status(self) -> Sequence[ServiceStatus]:

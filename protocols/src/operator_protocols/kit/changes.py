@@ -15,7 +15,7 @@ __all__ = ["ChangeLog", "hide_secret"]
 
 KEPT = timedelta(hours=1)
 CHANGES_MAX = 40
-# What changes that often by itself tells nothing.
+# A value that changes more often than this is no evidence.
 OFTEN = 3
 VALUE_CHARS_MAX = 200
 _SECRET = re.compile(

@@ -66,7 +66,7 @@ class DataFiles:
     """Remembers the files of servers that work, and compares them once they have stopped.
 
     `logs` are the patterns of files that a server only appends to, `others` those of other files
-    without which its data is lost. What one observer of a process saw, all of them know: a monitor
+    without which its data is lost. All observers in a process share what they saw: a monitor
     and an agent each have an object of the same subject.
     """
 

@@ -45,7 +45,7 @@ _LISTENS = "0A"
 
 @dataclass(slots=True)
 class _File:
-    """A file as it was seen last: its mark, which differs when its text does, and its top size."""
+    """A file as last seen: its mark, which differs when its text does, and its largest size."""
 
     mark: tuple[int, ...] = ()
     text: str = ""
@@ -54,7 +54,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The files of one target by their path below a folder, which has this device and number."""
+    """The files of one target by their path below a folder with this device and inode."""
 
     root: tuple[int, int]
     files: dict[str, _File]

@@ -188,7 +188,7 @@ def fill(lines: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
     for line in lines:
         is_call = _CALL.fullmatch(line) is not None
         if is_call and odd:
-            why = "has a character that a tool call cannot hold."
+            why = "contains a character that is not allowed in a tool call."
             raise UsageError(f"The value of {odd[0]!r} {why}")
         found = values if is_call else quoted
         parts = _PLACEHOLDER.split(line)

@@ -106,7 +106,7 @@ class _Client(asyncio.Protocol):
                 searched = 0
                 self._runner.do(decode_request(line), self)
             if len(self._heard) > LINE_BYTES_MAX:
-                raise ValueError("it says too much at once")
+                raise ValueError("a request is too long")
         except (OSError, ValueError, msgspec.MsgspecError) as problem:
             log.warning("a client disconnected: %s", problem)
             self.transport.abort()
@@ -222,7 +222,7 @@ class Runner:
                 client.prepared.prepare()
             case Begin():
                 if prepared is None:
-                    raise ValueError("it begins a job that is not prepared")
+                    raise ValueError("it starts a job that was not prepared")
                 self._begin(prepared.order, client, prepared)
             case Order():
                 self._begin(request, client)

@@ -119,7 +119,7 @@ class ConfinedCommand:
             return f"more than {limits.tree_bytes // 1024**2} MB of memory"
         if usage.descriptors > limits.tree_descriptors:
             return f"more than {limits.tree_descriptors} open files"
-        return "the machine's last memory" if free < total * FREE_PART_MIN else ""
+        return "nearly all memory of the machine" if free < total * FREE_PART_MIN else ""
 
     def close(self) -> None:
         """Stop answering its calls, and remove its folder."""

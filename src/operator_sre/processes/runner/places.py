@@ -41,7 +41,7 @@ def listens(folder: Path) -> bool:
 
 
 def peer_of(line: socket.socket) -> int | None:
-    """The user at the other end; None where the kernel does not tell."""
+    """The user at the other end; None where the kernel did not list its sockets."""
     with contextlib.suppress(OSError, AttributeError):
         credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return int(struct.unpack("3i", credentials)[1])

@@ -64,7 +64,7 @@ async def owner_of(target: Target) -> AsyncIterator[Session]:
         raise RigError(f"{target.name} cannot be asked: {refused.sentence}.") from None
     except (driver().Error, TimeoutError) as error:
         why = " ".join(str(error).split()) or "it did not answer in time"
-        raise RigError(f"{target.name} does not do it: {why}.") from None
+        raise RigError(f"{target.name} refused: {why}.") from None
 
 
 async def answer(target: Target, sql: str) -> Any:

@@ -159,7 +159,7 @@ class EtcdServer:
             raise RigError(f"{self._seat.name} did not answer: {type(error).__name__}.") from None
         if status != 200:
             why = str(found.get("message") or found.get("error") or status)[:200]
-            raise RigError(f"{self._seat.name} does not do it: {why}.")
+            raise RigError(f"{self._seat.name} refused: {why}.")
         return found
 
 

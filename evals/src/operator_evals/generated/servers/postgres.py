@@ -191,7 +191,7 @@ class PostgresServer:
             yield ask
         except psycopg.Error as error:
             why = " ".join(str(error).split())[:200]
-            raise RigError(f"{self._seat.name} does not do it: {why}.") from None
+            raise RigError(f"{self._seat.name} refused: {why}.") from None
         finally:
             if connection is not None:
                 # Not `close`, which says goodbye to a server that may be frozen.

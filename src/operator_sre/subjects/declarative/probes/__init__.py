@@ -1,4 +1,4 @@
-"""What can be asked of a target: one file for each kind of question."""
+"""The probes: one file for each kind."""
 
 from __future__ import annotations
 

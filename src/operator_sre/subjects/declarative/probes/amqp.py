@@ -38,7 +38,7 @@ class AmqpProbe:
         return frozenset({"up", "ok", "error", "latency_ms", "endpoint"} | more)
 
     async def observe(self, place: Place) -> Readings:
-        """Log in, ask, and say goodbye."""
+        """Log in, query, and close the connection."""
         try:
             import pika.exceptions as refusals
         except ImportError as error:
@@ -111,7 +111,7 @@ class AmqpProbe:
 
 
 def _why(error: Exception) -> str:
-    """What it says; the reason of a failed connection is inside of its cause."""
+    """Its message; the reason of a failed connection is in its cause."""
     text = f"{error} {error.args} {error.__cause__!r}".lower()
     if "refused" in text:
         return "connection refused"
@@ -121,5 +121,5 @@ def _why(error: Exception) -> str:
 
 
 def read_amqp(table: Table) -> AmqpProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return AmqpProbe(table.text("queue"), table.text("vhost", "/"), table.port())

@@ -76,7 +76,7 @@ def _last_line(result: Result) -> str:
 
 
 def read_canary(table: Table, folder: str) -> CanaryProbe:
-    """The probe of a description. It writes, so the file has to say that this is harmless."""
+    """Parse the probe of a description. It writes, so the file has to say that this is harmless."""
     if not table.flag("reviewed"):
         raise table.wrong(
             "a canary writes.",

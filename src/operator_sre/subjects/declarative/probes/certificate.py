@@ -1,4 +1,4 @@
-"""Reading the certificate that a server shows: how long it lasts, its names, and who signed it."""
+"""Reading the certificate that a server presents: its validity, its names, and who signed it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class CertificateProbe:
-    """One TLS handshake, closed as the protocol wants it; nothing is sent over it."""
+    """One TLS handshake, closed as the protocol requires; nothing is sent over it."""
 
     port: int | None = None
     name: str = ""
@@ -33,7 +33,7 @@ class CertificateProbe:
         return frozenset(own | {"endpoint", "latency_ms"})
 
     async def observe(self, place: Place) -> Readings:
-        """Verify it, and where that fails say why."""
+        """Verify it; if that fails, report why."""
         context = place.trust or ssl.create_default_context(cafile=place.access.ca_file or None)
         name = self.name or place.access.server_name or place.target.host
 
@@ -77,5 +77,5 @@ async def _shake_hands(address: Address, context: ssl.SSLContext, name: str) -> 
 
 
 def read_certificate(table: Table) -> CertificateProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return CertificateProbe(table.port(), table.text("name"))

@@ -1,4 +1,4 @@
-"""Running a command where the target runs, and reading what it says."""
+"""Running a command where the target runs, and reading its output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CommandProbe:
         return own | self.extraction.fields
 
     async def observe(self, place: Place) -> Readings:
-        """Run it once. What did not run to its end shows nothing."""
+        """Run it once. A command that did not finish shows nothing."""
         shell = place.settings.shell
         if shell is None:
             raise Blind("commands cannot be run here", ours=True)
@@ -85,7 +85,7 @@ class CommandProbe:
 
 
 def read_command_probe(table: Table, folder: str) -> CommandProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     expect = table.table("expect", "exit", "stdout")
     codes: tuple[int, ...] = (0,)
     if expect is not None and "exit" in expect:

@@ -53,10 +53,10 @@ class DnsProbe:
             "latency_ms": round((time.perf_counter() - started) * 1000, 3),
         }
         wrong = bool(self.address) and self.address not in addresses
-        why = f"{name!r} is {readings['addresses']}, not {self.address}" if wrong else ""
+        why = f"{name!r} resolves to {readings['addresses']}, not {self.address}" if wrong else ""
         return up(readings, why)
 
 
 def read_dns(table: Table) -> DnsProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return DnsProbe(table.text("name"), table.text("address"))

@@ -61,7 +61,7 @@ class DockerProbe:
 
 
 def read_docker(table: Table) -> DockerProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     name = table.text("container")
     if name and not _NAME.fullmatch(name):
         raise table.wrong(f"{name[:60]!r} is not a valid name of a container.", "container")

@@ -100,7 +100,7 @@ def _why(code: str, details: str) -> str:
 
 
 def read_grpc(table: Table) -> GrpcProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     service = table.text("service")
     if len(service.encode()) > 127:
         raise table.wrong("'service' is longer than 127 bytes.", "service")

@@ -37,7 +37,7 @@ async def _read_lines(place: Place, *argv: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DiskProbe:
-    """How full the file system of a path is, in bytes and in inodes."""
+    """The usage of the file system of a path, in bytes and in inodes."""
 
     path: str = "/"
 
@@ -48,7 +48,7 @@ class DiskProbe:
         return frozenset(own | {"inodes_percent"})
 
     async def observe(self, place: Place) -> Readings:
-        """Ask df, which answers in the same words everywhere."""
+        """Run df, whose output is the same everywhere."""
         readings: Readings = {}
         for option in ("-Pk", "-Pi"):
             lines = await _read_lines(place, "df", option, "--", self.path)
@@ -71,7 +71,7 @@ class DiskProbe:
 
 @dataclass(frozen=True, slots=True)
 class MemoryProbe:
-    """Memory, load and what the kernel had to kill, from /proc."""
+    """Memory, load and processes that the kernel killed, from /proc."""
 
     @property
     def fields(self) -> frozenset[str]:
@@ -123,7 +123,7 @@ class SystemdProbe:
         return frozenset(own | {"enabled"})
 
     async def observe(self, place: Place) -> Readings:
-        """Ask systemctl, which reads and starts nothing."""
+        """Run systemctl, which only reads here."""
         if not self.unit:
             words = ("list-units", "--failed", "--plain", "--no-legend", "--no-pager")
             lines = await _read_lines(place, "systemctl", *words)
@@ -151,7 +151,7 @@ class SystemdProbe:
 
 
 def read_disk(table: Table) -> DiskProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     path = table.text("path", "/")
     if not path.startswith("/"):
         raise table.wrong("'path' must start with '/'.", "path")
@@ -159,12 +159,12 @@ def read_disk(table: Table) -> DiskProbe:
 
 
 def read_memory(table: Table) -> MemoryProbe:
-    """The probe of a description; it has nothing to set."""
+    """Parse the probe of a description; it has nothing to set."""
     return MemoryProbe()
 
 
 def read_systemd(table: Table) -> SystemdProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     unit = table.text("unit")
     if unit and (not _UNIT.fullmatch(unit) or unit.startswith("-")):
         raise table.wrong(f"{unit[:60]!r} is not a valid name of a unit.", "unit")

@@ -1,4 +1,4 @@
-"""Asking over HTTP: the status, the body, how long it takes, and how long the certificate lasts."""
+"""HTTP requests: the status, the body, the latency, and the validity of the certificate."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class HttpProbe:
 
 
 def read_http(table: Table, folder: str) -> HttpProbe:
-    """The probe of a description; paths of secrets are relative to it."""
+    """Parse the probe of a description; paths of secrets are relative to it."""
     method = table.choice("method", METHODS, "GET")
     if method == "POST" and not table.flag("reviewed"):
         raise table.wrong(

@@ -53,7 +53,7 @@ class JournalProbe:
 
 
 def read_journald(table: Table) -> JournalProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     unit = table.text("unit")
     if unit and (not _UNIT.fullmatch(unit) or unit.startswith("-")):
         raise table.wrong(f"{unit[:60]!r} is not a valid name of a unit.", "unit")

@@ -138,7 +138,7 @@ def _why(text: str) -> str:
 
 
 def read_kafka(table: Table) -> KafkaProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return KafkaProbe(
         topic=table.text("topic"),
         group=table.text("group"),

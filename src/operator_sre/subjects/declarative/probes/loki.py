@@ -14,7 +14,7 @@ KEYS = ("server", "read", "access")
 
 
 def read_loki(table: Table, access: Access | None) -> PrometheusProbe:
-    """The probe of a description: it answers queries of numbers as Prometheus does."""
+    """Parse the probe of a description: it answers queries of numbers as Prometheus does."""
     if not table.texts("server"):
         raise table.wrong(f"{table.place} needs 'server': the URL of Loki.", "server")
     found = read_prometheus(table, access)

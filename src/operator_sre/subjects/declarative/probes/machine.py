@@ -1,4 +1,4 @@
-"""Files and processes: what a file holds, what the kernel tells of a process."""
+"""Files and processes: the contents of a file, the kernel's view of a process."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ class FileProbe:
 
 
 def read_file(table: Table, folder: str) -> FileProbe:
-    """The probe of a description; a path is relative to it."""
+    """Parse the probe of a description; a path is relative to it."""
     path = Path(folder, Path(table.require_text("path")).expanduser())
     return FileProbe(str(path), read_extraction(table, table, body="matches"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the kernel tells of one process."""
+    """The kernel's view of one process."""
 
     pid: int
     state: str
@@ -224,7 +224,7 @@ class ProcessProbe:
 
 
 async def process_there(place: Place, pid_file: str) -> ProcessState | None:
-    """The living process that a pid file of another place names; None where there is none."""
+    """The running process that a pid file elsewhere names; None where there is none."""
     pid = await read_pid(place, pid_file)
     state = await see_pid(place, pid) if pid is not None else None
     if state is None or state.state in "ZX":
@@ -303,7 +303,7 @@ def _read_boot_time() -> int:
 
 
 def read_process(table: Table, folder: str) -> ProcessProbe:
-    """The probe of a description; a path is relative to it."""
+    """Parse the probe of a description; a path is relative to it."""
     pid_file, pattern = table.text("pid_file"), table.regex("pattern")
     if bool(pid_file) == bool(pattern):
         raise table.wrong(f"{table.place} needs either 'pid_file' or 'pattern'.")

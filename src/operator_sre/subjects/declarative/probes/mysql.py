@@ -128,7 +128,7 @@ def _number(text: object) -> object:
 
 
 def _why(error: pymysql.MySQLError) -> str:
-    """What the server says, or what there was instead of one. It never holds a password."""
+    """The error of the server, or what happened instead. It never holds a password."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     lowered = text.lower()
     if "refused" in lowered:
@@ -139,7 +139,7 @@ def _why(error: pymysql.MySQLError) -> str:
 
 
 def read_mysql(table: Table) -> MySqlProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     query = table.require_text("query")
     if not _READS.match(query) or _WRITES.search(query):
         raise table.wrong("'query' must be one SELECT, SHOW or WITH that writes no file.", "query")

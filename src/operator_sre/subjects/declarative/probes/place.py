@@ -45,7 +45,7 @@ _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EA
 class Blind(Exception):
     """The probe could not observe at all, so nothing follows from it.
 
-    With `ours` the reason lies on this side, and blames no target.
+    `ours` means that the reason lies with Operator, so no target is blamed.
     """
 
     def __init__(self, why: str, *, ours: bool = False) -> None:
@@ -81,26 +81,26 @@ class Place:
 
     @property
     def access(self) -> Access:
-        """How it wants to be spoken to."""
+        """Its TLS settings and credentials."""
         return self.target.access or Access()
 
     @property
     def trust(self) -> ssl.SSLContext | None:
-        """Whom to trust when speaking TLS; None where it is not spoken."""
+        """The TLS context; None without TLS."""
         try:
             return trust_for(self.access) if self.access.tls else None
         except OSError as error:
             raise Blind(f"the certificates cannot be read: {error}", ours=True) from error
 
     def secret(self, path: str) -> str:
-        """What lies in a file; Blind where it cannot be read."""
+        """The contents of a file; Blind where it cannot be read."""
         try:
             return self.settings.secret(path)
         except ObservationError as error:
             raise Blind(str(error)) from error
 
     def forget_others(self, names: Iterable[str]) -> None:
-        """Remember no counters of this probe but these."""
+        """Forget all counters of this probe except these."""
         kept = set(names)
         mine = (self.target.name, self.probe)
         for key in [key for key in self.links.counted if key[:2] == mine and key[2] not in kept]:

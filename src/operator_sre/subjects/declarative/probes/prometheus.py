@@ -1,4 +1,4 @@
-"""Metrics: asked of a Prometheus server, or read directly where a target shows its own."""
+"""Metrics: queried from a Prometheus server, or scraped from the target itself."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _sum_samples(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
 
 
 def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     servers = table.texts("server")
     section = table.table("read")
     if section is None or not len(section):

@@ -103,7 +103,7 @@ async def _ask(wire: Wire, *words: str) -> str | int | None:
 
 
 def read_redis(table: Table) -> RedisProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     info = {name: str(value) for name, value in table.pairs("info").items()}
     length = {name: str(value) for name, value in table.pairs("length").items()}
     for name in (*info, *length):

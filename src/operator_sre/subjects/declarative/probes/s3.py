@@ -103,7 +103,7 @@ class S3Probe:
 
 
 def read_s3(table: Table) -> S3Probe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return S3Probe(
         bucket=table.require_text("bucket"),
         prefix=table.text("prefix"),

@@ -118,7 +118,7 @@ class SqlProbe:
 
 
 def _why(error: psycopg.Error) -> str:
-    """What the server says, or what there was instead of one. It never holds a password."""
+    """The error of the server, or what happened instead. It never holds a password."""
     if error.diag.message_primary:
         return error.diag.message_primary
     text = str(error).lower()
@@ -131,7 +131,7 @@ def _why(error: psycopg.Error) -> str:
 
 
 def read_sql(table: Table) -> SqlProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     return SqlProbe(
         query=table.require_text("query"),
         database=table.text("database", "postgres"),

@@ -74,7 +74,7 @@ class TcpProbe:
 async def open_connection(
     place: Place, address: Address
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection as the target wants it: plain, or by TLS."""
+    """A connection as the target requires: plain, or by TLS."""
     access = place.access
     if not access.tls:
         return await asyncio.open_connection(*address)
@@ -83,7 +83,7 @@ async def open_connection(
 
 
 def read_tcp(table: Table) -> TcpProbe:
-    """The probe of a description."""
+    """Parse the probe of a description."""
     send = table.text("send")
     for escape, sign in _ESCAPES.items():
         send = send.replace(escape, sign)
