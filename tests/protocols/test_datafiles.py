@@ -1,4 +1,4 @@
-"""Data files that a server left are told from those that somebody emptied, cut or put back."""
+"""Intact data files differ from files that were emptied, truncated or restored from a copy."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ _STORE_TIMEOUT_S_MAX = 0.9
 
 
 def parse_settings(argv: Sequence[str] | None) -> Settings:
-    """Read the command line; exits with a message when it makes no sense."""
+    """Read the command line; exits with a message when it is invalid."""
     parser = argparse.ArgumentParser(
         prog="python -m operator_ratelimiter",
         description="Run one node of the rate limiter.",
