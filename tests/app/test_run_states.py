@@ -19,7 +19,7 @@ from operator_protocols.domain.health import Severity
 from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
 from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.ticket import Move, MoveKind, Pause, Ticket, TicketState
-from operator_sre.app.answers import explain_failure, next_action, summarize_run
+from operator_sre.app.answers import document_in, explain_failure, next_action, summarize_run
 from operator_sre.clock import SystemClock
 from operator_sre.contract.accounts import NotFailedError, RunFacts, idle_of, next_of, summary_of
 from operator_sre.contract.messages import (
@@ -97,6 +97,10 @@ async def test_a_run_is_told_as_working_then_orphaned_then_parked(shop: Open) ->
         told = summarize_run(later.app, SummarizeRunRequest(run_id=run)).summary
         assert "Orphaned" in told
         assert not told.startswith("Running")
+        amended = document_in(later.app, answer, "1.1.0")
+        assert amended["schema_version"] == "1.1.0"
+        assert amended["latest_reason"] == answer.rationale
+        assert document_in(later.app, answer, "1.0.0") == check_document(answer)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         answer = _next(keeper, run)

@@ -18,7 +18,13 @@ from operator_protocols.errors import (
 )
 from operator_sre.contract.accounts import NotFailedError, RunFacts, next_of, summary_of
 from operator_sre.contract.documents import as_document
-from operator_sre.contract.editions import amend_document, edition_of, problem_document, recovery_of
+from operator_sre.contract.editions import (
+    amend_document,
+    edition_of,
+    error_document,
+    problem_document,
+    recovery_of,
+)
 from tests.contract_messages.frozen import ENUMS
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -115,3 +121,5 @@ def test_an_error_is_flat_and_more_precise() -> None:
         document = problem_document(error)
         assert list(document) == ["schema_version", "category", "message", "next_action"]
         assert (document["schema_version"], document["category"]) == ("1.1.0", category)
+    stopped = ErrorCategory.AGENT_RUNTIME_EXCEPTION, "Stopped.", NextAction.RERUN
+    assert error_document(*stopped)["category"] == "agent_runtime_exception"

@@ -1,4 +1,4 @@
-"""What contract 1.1.0 adds to the answers of 1.0.0, for those who ask for it. Pure.
+"""What contract 1.1.0 adds to the answers of 1.0.0, for callers that name it. Pure.
 
 Every answer is made as 1.0.0 defines it. A caller that names a later minor version gets the same
 document with more fields, more precise categories and more precise next actions.
@@ -30,6 +30,7 @@ __all__ = [
     "attempt_report",
     "edition_of",
     "error_document",
+    "problem_document",
     "recovery_of",
 ]
 
@@ -96,9 +97,9 @@ def edition_of(version: str) -> str:
     """The newest edition that a caller of this version can read. UsageError for another major."""
     parts = version.split(".")
     if len(parts) == 3 and all(part.isascii() and part.isdigit() for part in parts):
-        asked = tuple(int(part[:9]) for part in parts)
-        known = [name for name in EDITIONS if tuple(map(int, name.split("."))) <= asked]
-        if known and asked[0] == int(EDITIONS[0].split(".")[0]):
+        wanted = tuple(int(part[:9]) for part in parts)
+        known = [name for name in EDITIONS if tuple(map(int, name.split("."))) <= wanted]
+        if known and wanted[0] == int(EDITIONS[0].split(".")[0]):
             return known[-1]
     raise UsageError(
         f"Contract {version[:40]!r} is not spoken here.",

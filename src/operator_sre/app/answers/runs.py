@@ -232,7 +232,7 @@ def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
     run_id = run.id if run else ""
     now = app.clock.now()
     pending_requests = app.store.approvals.find(states=(ApprovalState.PENDING,), run=run_id)
-    # A request that is out of time can no longer be decided, also before somebody records that.
+    # A request that is out of time can no longer be decided, also before that is recorded.
     requests = [request for request in pending_requests if request.expires_at > now]
     if not requests:
         return None
