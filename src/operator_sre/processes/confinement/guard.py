@@ -16,9 +16,7 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import select
-import signal
 import stat
 import struct
 from collections.abc import Callable, Coroutine, Sequence
@@ -52,7 +50,6 @@ from operator_sre.processes.confinement.paths import (
     resolve_path,
 )
 from operator_sre.processes.confinement.remote import (
-    comes_from,
     copied_descriptor,
     is_program_of_system,
     process_of_thread,
@@ -60,6 +57,7 @@ from operator_sre.processes.confinement.remote import (
     umask_of,
     write_memory,
 )
+from operator_sre.processes.confinement.signals import Signals
 from operator_sre.processes.confinement.workers import Workers
 
 __all__ = ["Guard"]
@@ -91,7 +89,8 @@ class Guard:
     """Answers for one command, in the loop of the runner, until `close`.
 
     `count` tells how many processes and threads the command has; `writable` are folders and files
-    that it may write, `disk_programs` the programs that may read disks.
+    that it may write, `disk_programs` the programs that may read disks, `signals` decides whom it
+    may signal.
     """
 
     def __init__(
@@ -103,6 +102,7 @@ class Guard:
         writable: Sequence[str],
         count: Callable[[], int],
         disk_programs: Sequence[str] = (),
+        signals: Signals | None = None,
     ) -> None:
         self.listener = listener
         self.root = root
@@ -112,6 +112,7 @@ class Guard:
         self._files = OwnFiles(writable, limits.files_created)
         self._writable = tuple(writable)
         self._disk_programs = tuple(disk_programs)
+        self._signals = signals or Signals(root)
         self._count = count
         self._workers = connections.workers
         self._lookups = Workers(None)
@@ -240,7 +241,8 @@ class Guard:
             self._send(call)  # only the command sees those files, so nothing has to change
             return
         elif name in SIGNALS:
-            if self._signal_for(call):
+            if self._signals.carry_out(call):
+                self._send(call)
                 return
         elif name == "flock":
             self._wait_for(call, self._lock(call))
@@ -460,41 +462,3 @@ class Guard:
         if self._is_waiting(call):
             write_memory(call.thread, address, state)
         self._send(call)
-
-    # Processes.
-
-    def _signal_for(self, call: Call) -> bool:
-        """Check a signal; True when it was only a question, and is answered."""
-        target, which = SIGNALS[call.name]
-        number = call.arguments[which] & 0xFFFFFFFF
-        if target is None:
-            # Signal the process that a descriptor means now; it may mean another one soon.
-            with copied_descriptor(process_of_thread(call.thread), call.arguments[0]) as copy:
-                text = Path(f"/proc/self/fdinfo/{copy}").read_text()
-                found = re.search(r"^Pid:\s*(-?\d+)", text, re.MULTILINE)
-                if found is None:
-                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-                pid = int(found[1])
-                if pid > 0 and number != 0 and not comes_from(pid, self.root):
-                    raise RefusedError(errno.EPERM, f"{_signal_name(number)} to process {pid}")
-                signal.pidfd_send_signal(copy, number)
-            self._send(call)
-            return True
-        pid = to_signed(call.arguments[target])
-        if pid == 0:
-            return False
-        if number == 0 and pid > 0:
-            os.kill(pid, 0)
-            self._send(call)
-            return True
-        if pid > 0 and comes_from(pid, self.root):
-            return False
-        if pid < -1 and os.getsid(-pid) == self.root:
-            return False
-        who = f"process {pid}" if pid > 0 else "a group of processes"
-        raise RefusedError(errno.EPERM, f"{_signal_name(number)} to {who}")
-
-
-def _signal_name(number: int) -> str:
-    is_known = number in signal.valid_signals() and number < signal.SIGRTMIN
-    return signal.Signals(number).name if is_known else "a signal"
