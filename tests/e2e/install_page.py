@@ -126,7 +126,7 @@ def try_way(way: str, wheels: Path, folder: Path) -> Failure | None:
         # Not the Python of this checkout, which may lie where no other user can enter.
         python = shutil.which("python3", path=PATH) or sys.executable
         subprocess.run([python, "-m", "venv", tools], check=True)
-        install = [tools / "bin" / "pip", "install", "--quiet", "pipx", "uv"]
+        install = [str(tools / "bin" / "pip"), "install", "--quiet", "pipx", "uv"]
         subprocess.run(install, check=True)
         (folder / "bin").mkdir()
         for program in ("pipx", "uv"):
