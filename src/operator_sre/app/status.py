@@ -39,7 +39,7 @@ class HomeStatus:
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """Everything at a glance; `problems` are what a person should look at, the worst first.
+    """Everything at a glance; `problems` are what people should check.
 
     `subjects` and `tickets` count by health and by state. `spent_usd` is what models cost today.
     """

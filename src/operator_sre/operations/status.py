@@ -1,4 +1,4 @@
-"""Status: what runs, what is broken and what waits for a person, at a glance."""
+"""Status: the whole home at a glance."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _lines(found: StatusDocument, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="status",
-        help="Show at a glance what runs, what is broken, and what waits for a person.",
+        help="Show the whole home at a glance: parts, health, tickets, requests.",
         request=ShowStatus,
         result=StatusDocument,
         call="operator_sre.app.status.show_status",

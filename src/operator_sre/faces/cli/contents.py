@@ -77,7 +77,7 @@ SENTENCES = {
     "doctor": "Check that this machine can run Operator.",
     "up": "Monitor subjects and work on tickets until stopped.",
     "service": "Run every part in one process, as a service.",
-    "status": "Show at a glance what runs, what is broken, and what waits for a person.",
+    "status": "Show the whole home at a glance: parts, health, tickets, requests.",
     "monitor": "Check subjects and open tickets.",
     "tui": "Open the terminal console: health, tickets, approvals, history and audit log.",
     "agent": "Diagnose and repair incidents.",

@@ -125,7 +125,7 @@ def install(
             "Start it now and with the machine:" if system else "Start it now and at login:",
             f"  {manager} daemon-reload",
             f"  {manager} enable --now {UNIT}",
-            *([] if system else ["  loginctl enable-linger   # also while nobody is logged in"]),
+            *([] if system else ["  loginctl enable-linger   # also after you log out"]),
         ]
     )
 
@@ -216,7 +216,7 @@ def must_be_reloadable(before: Config, after: Config) -> None:
 
 
 def _reread(context: typer.Context) -> Config:
-    """The settings as they are now, unless nobody has confirmed the file they come from."""
+    """The settings as they are now; ConfigError when the file has not been confirmed."""
     from operator_sre.app.config_trust import must_be_confirmed
 
     config = config_at(context, Path.cwd())
