@@ -103,8 +103,8 @@ _CHANGING = re.compile(
 # In ClickHouse, the functions read files, run programs or ask other servers.
 _LATER = re.compile(
     r"(?i);\s*\w|\binto\b|\boutfile\b|\bpg_|\bload_file\b|<(?:delete|add|commit)"
-    r"|\b(?:azureblobstorage|deltalake|executable|file|gcs|hdfs|hudi|iceberg|jdbc|mongodb|mysql|odbc"
-    r"|postgresql|redis|remote|remotesecure|s3|sqlite|url)(?:cluster)?\s*\("
+    r"|\b(?:azureblobstorage|deltalake|executable|file|gcs|hdfs|hudi|iceberg|jdbc|mongodb|mysql"
+    r"|odbc|postgresql|redis|remote|remotesecure|s3|sqlite|url)(?:cluster)?\s*\("
 )
 # Parts of a path under which a server hands out secrets, or whole configurations with them.
 _SECRET_PARTS = frozenset(
