@@ -33,7 +33,7 @@ from operator_sre.app.patch_requests import (
     WantedHost,
     parse_request,
 )
-from operator_sre.app.patches import Proposal, Sketch, propose, sketch, sketch_for
+from operator_sre.app.patches import Proposal, Sketch, patch_of, propose, sketch, sketch_for
 from operator_sre.config import Config, load_config
 from operator_sre.gate.policy import Rulebook, built_in
 from operator_sre.gate.policy.egress import Egress
@@ -333,6 +333,7 @@ def test_a_limit_of_a_day_is_a_setting(tmp_path: Path) -> None:
     with opened(tmp_path, "usd_per_day = 10 # a day\n") as app:
         found = asyncio.run(propose(app, "raise usd per day to 15"))
         assert "operator.toml" in found.patch
+        assert patch_of(found.wanted) == found.patch
         asyncio.run(approve(app, found.confirmation.id, BOB))
     assert (tmp_path / "operator.toml").read_text() == "usd_per_day = 15 # a day\n"
 

@@ -11,6 +11,7 @@ from operator_protocols.domain.run import Budget
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.app.policy import (
+    Checked,
     Explained,
     budget_of,
     check_policy,
@@ -119,6 +120,7 @@ def test_what_is_checked_is_counted(tmp_path: Path) -> None:
     file.write_text(text_of(safe=[{**RULE, "not_match": ["jobctl drain"]}], overrides=[OVERRIDE]))
     config = _config(tmp_path)
     checked = check_policy(config, file=file)
+    assert isinstance(checked, Checked)
     assert check_policy(config, file=None) == checked
     assert checked.rules == {Level.SAFE: 1, Level.REVIEW: 0, Level.BLOCKED: 0}
     assert (checked.examples, checked.overrides) == (2, 1)

@@ -124,10 +124,11 @@ def test_an_answer_of_a_shape_of_its_own_has_a_schema_of_it() -> None:
 
 def test_every_noun_of_operations_is_a_noun_of_the_command_line() -> None:
     for module in NOUNS:
-        for one in operations_of(module):
-            noun, _, verb = one.name.partition(" ")
-            assert COMMANDS[noun].rpartition(".")[2] == module.replace("-", "_")
-            assert noun == module or not verb
+        names = [one.name.partition(" ") for one in operations_of(module)]
+        assert names, module
+        assert all(noun == module or not verb for noun, _, verb in names)
+        places = {COMMANDS[noun].rpartition(".")[2] for noun, _, _ in names}
+        assert places == {module.replace("-", "_")}
 
 
 def test_no_tool_that_is_derived_decides_or_changes() -> None:

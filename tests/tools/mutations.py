@@ -24,12 +24,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 __all__ = ["AREAS", "Area", "Mutation", "apply", "mutated", "mutations_of"]
 
@@ -289,11 +289,9 @@ def _try(session: pytest.Session, mutation: Mutation | None) -> str:
         try:
             if mutation is not None:
                 apply(mutation)
-            items = session.items
-            for item, following in zip(items, [*items[1:], None], strict=True):
-                if any(
-                    report.failed for report in runtestprotocol(item, log=False, nextitem=following)
-                ):
+            for item, following in pairwise([*session.items, None]):
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
                     os._exit(KILLED)
             os._exit(0)
         finally:

@@ -260,7 +260,7 @@ class Operation:
     is not a command is served by the other faces only. `call` of a `live` operation takes `tell`
     too, and its command logs only errors, so that logs do not disturb its output. `looks` names
     the flag of a request that only reads: it creates no home. An operation that `opens` the
-    settings takes these instead of a home, and one that opens nothing takes its request alone.
+    settings takes these instead of a home; without a place to open it takes its request alone.
     `local` says why only the command line serves it. `question` names the function that returns
     what a person has to agree to first, or ""; `call` gets it as `agreed`, and refuses when it
     has become another. `preview` shows a change before it is confirmed.
@@ -308,9 +308,9 @@ class Operation:
         if self.effect is not Effect.READ and self.role is Role.VIEWER:
             raise ValueError(f"{self.name}: a viewer can only read.")
         if self.local and (self.route or self.tool or self.place):
-            raise ValueError(f"{self.name}: only the command line serves what is local.")
+            raise ValueError(f"{self.name}: only the command line serves a local operation.")
         if self.opens != "home" and not self.local:
-            raise ValueError(f"{self.name}: only what is local works without a home.")
+            raise ValueError(f"{self.name}: only a local operation works without a home.")
 
     @property
     def verb(self) -> str:
@@ -370,8 +370,8 @@ class Operation:
         """What a person has to agree to first; empty if there is nothing."""
         if not self.question:
             return ""
-        asked: str = load(self.question)(home, **msgspec.structs.asdict(request))
-        return asked
+        question: str = load(self.question)(home, **msgspec.structs.asdict(request))
+        return question
 
     def to_confirm(self, home: App, request: Request) -> Any:
         """The change that a person has to confirm first; None if there is none."""

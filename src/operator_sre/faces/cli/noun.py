@@ -88,7 +88,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
         answers = {name: given.pop(name) for name in names}
         request = _request(operation, given)
         looks = bool(operation.looks) and getattr(request, operation.looks)
-        with _opened(context, operation, looks=looks) as app:
+        with _open_place(context, operation, looks=looks) as app:
             if operation.live:
                 keep_quiet(app.config)
             if question := operation.to_ask(app, request):
@@ -157,7 +157,7 @@ def _waiting(operation: Operation) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _opened(context: typer.Context, operation: Operation, *, looks: bool) -> Iterator[Any]:
+def _open_place(context: typer.Context, operation: Operation, *, looks: bool) -> Iterator[Any]:
     """What the operation opens: the home, the settings or nothing."""
     if operation.opens == "home":
         with open_home(context, looks=looks) as app:
