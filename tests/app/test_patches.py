@@ -326,14 +326,15 @@ def test_a_credential_that_is_not_there_is_bound_to_nobody(tmp_path: Path) -> No
         with pytest.raises(OperatorError, match="DB_PASS"):
             asyncio.run(propose(app, "bind credential DB_PASS to subject shop"))
         assert app.store.confirmations.find() == []
-        assert sketch_for(app, "raise turns to 60").wanted.boundary is Boundary.POLICY_PATCH
+        turns = sketch_for(app, "raise turns to 60")
+        assert turns.wanted.boundary is Boundary.POLICY_PATCH
+        assert patch_of(turns.wanted) == turns.patch
 
 
 def test_a_limit_of_a_day_is_a_setting(tmp_path: Path) -> None:
     with opened(tmp_path, "usd_per_day = 10 # a day\n") as app:
         found = asyncio.run(propose(app, "raise usd per day to 15"))
         assert "operator.toml" in found.patch
-        assert patch_of(found.wanted) == found.patch
         asyncio.run(approve(app, found.confirmation.id, BOB))
     assert (tmp_path / "operator.toml").read_text() == "usd_per_day = 15 # a day\n"
 
