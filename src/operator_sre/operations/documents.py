@@ -229,6 +229,8 @@ DOCUMENTS: dict[str, Shape] = {
     "redact": fields_of(redaction.Tally),
     "report": {"report": reports.Report},
     "secrets lease": _EXECUTED,
+    "service install": {"unit": {"file": str | None, "text": str}},
+    "service run": {"parts": Mapping[str, str]},
     "store backup": {
         "backup": {
             "file": str,
