@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,6 +21,8 @@ AGAIN_LOOKS = 2  # one check may just miss
 # One target of several has to hold for this part of the stable period before the next is repaired:
 # the proof of the whole ticket covers it again, for all of the period.
 TARGET_RATIO = 1 / 3
+# A supervisor starts a process that has exited within this time, or hardly at all.
+ENDED_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class _Course:
     held_since: dict[str, float] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
     looks: int = 0
+    ended_at: float | None = None
 
     def note(self, check: CheckResult, keys: Iterable[str], now: float, *, held_s: float) -> None:
         """Take in one more check; what held for `held_s` and is broken again came back."""
@@ -101,6 +104,21 @@ class _Course:
                 self.details[key] = details.get(key, "")
             else:
                 self.details.pop(key, None)
+
+    def note_ended(
+        self, check: CheckResult, ticket: Ticket, ended: Collection[str], now: float
+    ) -> None:
+        """Take in which processes have exited; only those matter at which something is broken."""
+        exited = any(
+            violation.target in ended and check.own_health_of([violation.key]) is Health.BROKEN
+            for violation in ticket.violations
+        )
+        self.ended_at = (now if self.ended_at is None else self.ended_at) if exited else None
+
+    def failed(self, now: float, *, waited_s: float, persists_s: float, ended_s: float) -> bool:
+        """Whether waiting longer is of no use: it came back, plainly persists, or has exited."""
+        exited = self.ended_at is not None and now - self.ended_at >= ended_s
+        return exited or self.came_back or (self.persists and waited_s >= persists_s)
 
     @property
     def came_back(self) -> bool:
@@ -192,6 +210,7 @@ class Verifier:
         changed: bool = False,
         concern: Concern = NO_CONCERN,
         target: str = "",
+        ended: Callable[[], Collection[str]] = tuple,
     ) -> Proof:
         """Check until every violation of the ticket has held for the stable period, or time is up.
 
@@ -200,7 +219,8 @@ class Verifier:
         A violation that only other systems still report is awaited. `hasty` ends at the first check
         that shows it broken. After a change (`changed`) the wait ends early when a violation comes
         back or plainly persists, and at once when something critical is harmed. With a `target`,
-        only its own violations count.
+        only its own violations count. `ended` are the targets whose process has exited: they do not
+        recover by waiting.
         """
         started = self._clock.monotonic()
         stable_for_s = self._stable_of(ticket().subject)
@@ -231,7 +251,13 @@ class Verifier:
             # One check with another break proves little: the break may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending
             course.note(check, keys, now, held_s=stable_for_s / 2)
-            failed = course.came_back or (course.persists and now - started >= persists_s)
+            course.note_ended(check, ticket(), ended(), now)
+            failed = course.failed(
+                now,
+                waited_s=now - started,
+                persists_s=persists_s,
+                ended_s=max(2 * stable_for_s, ENDED_S),
+            )
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
             if (held and judged) or over or (changed and (failed or critical)):
                 break

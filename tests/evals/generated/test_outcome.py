@@ -100,6 +100,16 @@ TABLE = {
         Outcome.USEFUL,
     ),
     "an open ticket": (trial(DOWN, STILL, state="claimed"), Outcome.UNFINISHED),
+    "it holds again and is watched": (trial(WELL, state="watched"), Outcome.RECOVERED),
+    "repaired, and watched because it was flapping": (
+        trial(DOWN, WELL, state="watched", commands=(changed(29.0),)),
+        Outcome.REPAIRED,
+    ),
+    "watched while clients fail": (trial(DOWN, STILL, state="watched"), Outcome.UNFINISHED),
+    "watched while a part is dead": (
+        trial(look(10.5, 60.0, running={**RUNNING, "stock": ""}), state="watched"),
+        Outcome.UNFINISHED,
+    ),
     "nobody noticed": (trial(DOWN, STILL), Outcome.MISSED),
     "closed while clients fail": (
         trial(DOWN, STILL, state="resolved", commands=(changed(29.0),)),

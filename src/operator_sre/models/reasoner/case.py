@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 __all__ = ["Case", "Reading", "case_from", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
+OF_PROCESS = frozenset({"process", "sockets", "limits"})  # the probes that ask by a PID
 PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
@@ -141,10 +143,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     briefing = ask.briefing
     attempts = _read_attempts(ask)
     blamed, failed = attempts.blamed, attempts.failed
-    fresh = ask.steps[attempts.over :]
-    readings = tuple(
-        reading for step in fresh if (reading := _read_step(briefing, step)) is not None
-    )
+    readings = _read_steps(briefing, ask.steps[attempts.over :])
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
@@ -320,6 +319,22 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         words.setdefault(word, violation.target)
     telling = {word: target for word, target in words.items() if word != "nothing"}
     return list((telling or words).items())
+
+
+def _read_steps(briefing: Briefing, steps: Sequence[Step]) -> tuple[Reading, ...]:
+    """What the probes found. A process that was replaced since then says nothing of the new one."""
+    processes = {each.name: each.process for each in briefing.targets if not each.runs_at}
+    readings: list[Reading] = []
+    for step in steps:
+        if (reading := _read_step(briefing, step)) is None or not isinstance(step.want, Act):
+            continue
+        process, command = processes.get(reading.target), step.want.action.command
+        is_same = process is None or re.search(rf"\b{process.pid}\b", command)
+        if reading.probe in OF_PROCESS and not is_same:
+            readings = [each for each in readings if each.target != reading.target]
+        else:
+            readings.append(reading)
+    return tuple(readings)
 
 
 def _read_step(briefing: Briefing, step: Step) -> Reading | None:
