@@ -222,7 +222,7 @@ async def test_all_is_asked_before_a_person_is_called() -> None:
         for call in answer.calls
         if isinstance(call, Action)
     }
-    assert {"ps", "tail", "df", "cat", "ss"} <= asked
+    assert {"ps", "tail", "df", "cat", "ls"} <= asked
 
 
 @pytest.mark.asyncio
@@ -279,6 +279,34 @@ def test_a_cause_comes_before_its_consequence() -> None:
     diagnosis = diagnose(case, None)
     assert "Before that, node-1: node.yml changed" in diagnosis.summary
     assert any("node.yml" in line.sentence for line in diagnosis.evidence[:2])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        CHANGES[0],
+        Change("node-1", "port in node.conf", "8001", "2379", NOON, "settings"),
+        Change("node-1", "listen-client-urls in node.yml", "a:8001", "a:9", NOON, "settings"),
+    ],
+)
+def test_a_young_process_that_moved_to_another_port_is_not_awaited(change: Change) -> None:
+    young = _reading("ps -o pid=,stat=,etimes=,args= -p 4711", "4711 Ss 2 node\n")
+    told = briefing(REFUSED)
+    causes = {
+        found.belief.rank()[0][0].cause.name
+        for found in (
+            case_from(Ask(told, (young,), Budget())),
+            case_from(Ask(replace(told, changes=(change,)), (young,), Budget())),
+        )
+    }
+    assert causes == {"process_starting", "listens_elsewhere"}
+
+
+def test_a_process_that_listens_on_part_of_its_ports_is_still_starting() -> None:
+    fewer = replace(CHANGES[0], before="8001, 8002", after="8002")
+    young = _reading("ps -o pid=,stat=,etimes=,args= -p 4711", "4711 Ss 2 node\n")
+    case = case_from(Ask(replace(briefing(REFUSED), changes=(fewer,)), (young,), Budget()))
+    assert case.belief.rank()[0][0].cause.name == "process_starting"
 
 
 def test_that_an_exited_process_listens_nowhere_is_no_change() -> None:

@@ -87,6 +87,15 @@ TABLE = {
         ),
         Outcome.USEFUL,
     ),
+    "an option spells the name of the setting with dashes": (
+        trial(
+            *(DOWN, STILL),
+            state="escalated",
+            claims=(claim("till-2: odd", "error: argument --on-loss: invalid choice"),),
+            of=primitive(Kind.SETTING, name="on_loss", value="1", when="now"),
+        ),
+        Outcome.USEFUL,
+    ),
     "the damaged file is the evidence": (
         replace(
             USEFUL,

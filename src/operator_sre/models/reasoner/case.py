@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.observation import Seen, Trouble, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
@@ -31,13 +32,15 @@ from operator_sre.models.reasoner.causes import (
     VAGUE,
 )
 from operator_sre.models.reasoner.logs import read_log
-from operator_sre.models.reasoner.outcomes import DECISIVE
+from operator_sre.models.reasoner.outcomes import CHANGES, DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
-__all__ = ["Case", "Reading", "case_from", "split_case"]
+__all__ = ["LISTENS_ON", "Case", "Reading", "case_from", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
+LISTENS_ON = "listens on"  # the name of the change of a process's ports
+_PORT = re.compile(r"\b(tcp[-_])?port\b|\blisten", re.IGNORECASE)
 OF_PROCESS = frozenset({"process", "sockets", "limits"})  # the probes that ask by a PID
 PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
@@ -159,6 +162,8 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *attempts.complaints):
         belief = belief.weigh_word(target, word)
+    for name in _find_moved(briefing):
+        belief = belief.after(CHANGES, name, "moved")
     for output in attempts.outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
@@ -319,6 +324,19 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         words.setdefault(word, violation.target)
     telling = {word: target for word, target in words.items() if word != "nothing"}
     return list((telling or words).items())
+
+
+def _find_moved(briefing: Briefing) -> list[str]:
+    """The targets whose process used to listen on other ports, or was set to other ones."""
+
+    def is_move(change: Change) -> bool:
+        if not change.before or not change.after:
+            return False
+        if change.name == LISTENS_ON:
+            return not set(change.after.split(", ")) <= set(change.before.split(", "))
+        return change.source == "settings" and bool(_PORT.search(change.name))
+
+    return sorted({change.target for change in briefing.changes if is_move(change)})
 
 
 def _read_steps(briefing: Briefing, steps: Sequence[Step]) -> tuple[Reading, ...]:

@@ -10,7 +10,7 @@ from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
 from operator_protocols.domain.observation import Trouble, Violation
 from operator_sre.models.reasoner.belief import Suspect, likelihood
-from operator_sre.models.reasoner.case import Case, Reading
+from operator_sre.models.reasoner.case import LISTENS_ON, Case, Reading
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
@@ -38,7 +38,6 @@ LEAST = 1e-6
 # What a process, its disk and its limits are is a fact that needs no interpretation.
 FACTS, FACT = ("process", "disk", "limits"), 2.0
 RARELY_SHOWN = 0.2  # of the causes that are possible at a target
-LISTENS_ON = "listens on"  # the ports of a process follow from its settings, and from its exit
 OBSERVED = "observation"  # the source of changes that only a check has noticed
 SET = ("setting_", "version")  # readings that change only where someone changes them
 NORMAL = 0.5  # the share of healthy targets that show an outcome which excludes causes at most
@@ -111,7 +110,7 @@ def _sort_changes(case: Case, target: str) -> list[Change]:
     near = {target, *(each.target for each in case.briefing.ticket.violations)}
 
     def rank(change: Change) -> tuple[bool, bool, bool, bool]:
-        follows = change.name == LISTENS_ON
+        follows = change.name == LISTENS_ON  # from its settings, or from its exit
         return change.target != target, change.target not in near, not is_made(change), follows
 
     return sorted(case.briefing.changes, key=rank)
