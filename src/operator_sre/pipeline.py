@@ -415,7 +415,7 @@ class Pipeline:
 
 
 def _processes_of(targets: Iterable[Target]) -> dict[str, Process | None]:
-    """The process of each target: the observation of one that was replaced is out of date."""
+    """The process of each target: after it was replaced, an observation is out of date."""
     return {target.name: target.process for target in targets}
 
 

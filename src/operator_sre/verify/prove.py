@@ -66,21 +66,27 @@ class _Holding:
 
 @dataclass(slots=True)
 class _Course:
-    """What became of each violation after a change: whether it goes, persists or comes back."""
+    """What became of each violation after a change: whether it goes, persists or comes back.
 
+    What persists may do so until `persists_at`. A supervisor has `ended_s` for a new start.
+    """
+
+    persists_at: float
+    ended_s: float
     details: dict[str, str] = field(default_factory=dict)
     held_since: dict[str, float] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
     looks: int = 0
     ended_at: float | None = None
 
-    def note(self, check: CheckResult, keys: Iterable[str], now: float, *, held_s: float) -> None:
+    def note(self, check: CheckResult, view: _View, now: float, *, held_s: float) -> None:
         """Take in one more check; what held for `held_s` and is broken again came back."""
+        self.ended_at = (now if self.ended_at is None else self.ended_at) if view.exited else None
         subject, self.looks = check.observation.subject, self.looks + 1
         details = {
             key_of(subject, each.target, each.invariant): each.detail for each in check.findings
         }
-        for key in keys:
+        for key in view.keys:
             health = check.own_health_of([key])
             if health is Health.BROKEN:
                 since = self.held_since.get(key, now)
@@ -105,20 +111,10 @@ class _Course:
             else:
                 self.details.pop(key, None)
 
-    def note_ended(
-        self, check: CheckResult, ticket: Ticket, ended: Collection[str], now: float
-    ) -> None:
-        """Take in which processes have exited; only those matter at which something is broken."""
-        exited = any(
-            violation.target in ended and check.own_health_of([violation.key]) is Health.BROKEN
-            for violation in ticket.violations
-        )
-        self.ended_at = (now if self.ended_at is None else self.ended_at) if exited else None
-
-    def failed(self, now: float, *, waited_s: float, persists_s: float, ended_s: float) -> bool:
+    def is_lost(self, now: float) -> bool:
         """Whether waiting longer is of no use: it came back, plainly persists, or has exited."""
-        exited = self.ended_at is not None and now - self.ended_at >= ended_s
-        return exited or self.came_back or (self.persists and waited_s >= persists_s)
+        exited = self.ended_at is not None and now - self.ended_at >= self.ended_s
+        return exited or self.came_back or (self.persists and now >= self.persists_at)
 
     @property
     def came_back(self) -> bool:
@@ -136,7 +132,8 @@ class _View:
     """What one check says of a ticket, or of one target of it.
 
     `everything` is the health of the whole ticket, and `suffers` is True while something that
-    depends on the target is still broken.
+    depends on the target is still broken. `exited` is True while the process of a broken target is
+    gone.
     """
 
     keys: frozenset[str]
@@ -145,6 +142,7 @@ class _View:
     health: Health
     everything: Health
     suffers: bool
+    exited: bool
 
     @classmethod
     def of(
@@ -155,6 +153,7 @@ class _View:
         targets: Sequence[Target],
         concern: Concern,
         target: str,
+        ended: Collection[str] = (),
     ) -> _View:
         """Read it from the check."""
         filed = ticket.violations
@@ -176,7 +175,11 @@ class _View:
         )
         everything = check.own_health_of(all_keys | spread)
         health = check.own_health_of(keys) if target else everything
-        return cls(keys, harm, pending, health, everything, suffers)
+        exited = any(
+            violation.target in ended and check.own_health_of([violation.key]) is Health.BROKEN
+            for violation in mine
+        )
+        return cls(keys, harm, pending, health, everything, suffers, exited)
 
 
 class Verifier:
@@ -228,13 +231,14 @@ class Verifier:
         persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        holding, course, looks = _Holding(), _Course(), 0
+        ended_s = max(2 * stable_for_s, ENDED_S)
+        holding, course, looks = _Holding(), _Course(started + persists_s, ended_s), 0
         hurt_at: float | None = None
         while True:
             check = await look()
             looks += 1
             now, at = self._clock.monotonic(), check.observation.at
-            view = _View.of(check, ticket(), before, targets, concern, target)
+            view = _View.of(check, ticket(), before, targets, concern, target, ended())
             keys, harm, pending, health = view.keys, view.harm, view.pending, view.health
             well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
@@ -250,16 +254,9 @@ class Verifier:
             critical = concern.critical_of(harm, hurt_s, stable_for_s)
             # One check with another break proves little: the break may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending
-            course.note(check, keys, now, held_s=stable_for_s / 2)
-            course.note_ended(check, ticket(), ended(), now)
-            failed = course.failed(
-                now,
-                waited_s=now - started,
-                persists_s=persists_s,
-                ended_s=max(2 * stable_for_s, ENDED_S),
-            )
+            course.note(check, view, now, held_s=stable_for_s / 2)
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
-            if (held and judged) or over or (changed and (failed or critical)):
+            if (held and judged) or over or (changed and (course.is_lost(now) or critical)):
                 break
             await self._clock.sleep(self._interval_s)
         detail = _describe_proof(view, looks, stable_s, held=held, target=target)

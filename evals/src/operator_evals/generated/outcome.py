@@ -173,7 +173,7 @@ def _end_of(trial: TrialFacts, seen: GeneratedFacts) -> tuple[Outcome, tuple[str
         return Outcome.HARMLESS, ()
     if TicketState.ESCALATED.value in states:
         return _escalation(trial, seen, is_quiet=took_s < 1.0 and not fails)
-    # A watched ticket says that all holds again; for how long is watched, and nobody is asked.
+    # A watched ticket says that all holds again; it only counts how long.
     ended = {TicketState.RESOLVED.value, TicketState.CLOSED.value}
     is_watched = TicketState.WATCHED.value in states
     open_states = states - ended - {TicketState.WATCHED.value}

@@ -49,7 +49,7 @@ def is_running(process: Process) -> bool:
 
 
 def has_exited(target: Target) -> bool:
-    """Its process was on this machine, and is gone; False where that cannot be told."""
+    """Its process was on this machine, and is gone; False where that is unknown."""
     return target.process is not None and not target.runs_at and not is_running(target.process)
 
 

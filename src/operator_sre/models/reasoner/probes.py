@@ -24,7 +24,7 @@ DISK_FULL_PERCENT = 99
 PORTS_MAX = 5
 # The process in a container is not visible here, so its engine is asked instead.
 _DOCKER = "docker://"
-# Established connections without unread bytes, and those that are over, in the kernel's tables.
+# Established connections without unread bytes, and closed ones, in the kernel's tables.
 _IDLE = " (01 [0-9A-F]{8}:0{8}|06) "
 _LISTENS, _LEFT = "0A", "08"
 _ROW = re.compile(

@@ -221,9 +221,7 @@ def _find_differing(cluster: Cluster, name: str) -> Differing:
 
 
 def _find_lost_lines(cluster: Cluster, name: str, file: Path) -> list[str]:
-    """The settings that the file of every other member has and this one lacks, but for those that
-    are written by the tool.
-    """
+    """The settings that the file of every other member has and this one lacks, without SHARED."""
     others = [config_file(member.target) for member in cluster.up if member.target.name != name]
     texts = [other.read_text(encoding="utf-8") for other in others if other is not None]
     named = [set(re.findall(r"^([A-Za-z][\w-]*):", text, re.MULTILINE)) for text in texts]
