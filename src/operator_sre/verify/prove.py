@@ -221,9 +221,16 @@ class Verifier:
         the first action. What broke since is harm, unless the fault itself spread along `targets`.
         A violation that only other systems still report is awaited. `hasty` ends at the first check
         that shows it broken. After a change (`changed`) the wait ends early when a violation comes
+        back or persists, the process of a broken target has exited (`ended`), or something critical
+        is harmed. With a `target`, only its own violations count.
+        """Check until every violation of the ticket has held for the stable period, or time is up.
+
+        Every check reads the ticket again, because it may grow. `before` is what was broken before
+        the first action. What broke since is harm, unless the fault itself spread along `targets`.
+        A violation that only other systems still report is awaited. `hasty` ends at the first check
+        that shows it broken. After a change (`changed`) the wait ends early when a violation comes
         back or plainly persists, and at once when something critical is harmed. With a `target`,
-        only its own violations count. `ended` are the targets whose process has exited: they do not
-        recover by waiting.
+        only its own violations count. `ended` are the targets whose process has exited.
         """
         started = self._clock.monotonic()
         stable_for_s = self._stable_of(ticket().subject)
@@ -231,16 +238,16 @@ class Verifier:
         persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        ended_s = max(2 * stable_for_s, ENDED_S)
-        holding, course, looks = _Holding(), _Course(started + persists_s, ended_s), 0
+        course = _Course(started + persists_s, max(2 * stable_for_s, ENDED_S))
+        holding, looks = _Holding(), 0
         hurt_at: float | None = None
         while True:
             check = await look()
             looks += 1
             now, at = self._clock.monotonic(), check.observation.at
             view = _View.of(check, ticket(), before, targets, concern, target, ended())
-            keys, harm, pending, health = view.keys, view.harm, view.pending, view.health
-            well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
+            harm, health = view.harm, view.health
+            well_s = holding.note(view.keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
             hurt_at = (now if hurt_at is None else hurt_at) if harm else None
             hurt_s = 0.0 if hurt_at is None else now - hurt_at
@@ -252,8 +259,8 @@ class Verifier:
                 target = ""  # the rest holds as well, so all of it is to be proven
                 continue
             critical = concern.critical_of(harm, hurt_s, stable_for_s)
-            # One check with another break proves little: the break may be gone at the next.
-            judged = hurt_s >= stable_for_s if harm else not pending
+            # One check with another break proves little.
+            judged = hurt_s >= stable_for_s if harm else not view.pending
             course.note(check, view, now, held_s=stable_for_s / 2)
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
             if (held and judged) or over or (changed and (course.is_lost(now) or critical)):
@@ -269,7 +276,7 @@ class Verifier:
             stable_s=round(stable_s, 3),
             detail=detail,
             harm=harm,
-            pending=pending if held and not harm else (),
+            pending=view.pending if held and not harm else (),
             critical=critical,
             target=target,
         )
