@@ -223,18 +223,10 @@ class Verifier:
         that shows it broken. After a change (`changed`) the wait ends early when a violation comes
         back or persists, the process of a broken target has exited (`ended`), or something critical
         is harmed. With a `target`, only its own violations count.
-        """Check until every violation of the ticket has held for the stable period, or time is up.
-
-        Every check reads the ticket again, because it may grow. `before` is what was broken before
-        the first action. What broke since is harm, unless the fault itself spread along `targets`.
-        A violation that only other systems still report is awaited. `hasty` ends at the first check
-        that shows it broken. After a change (`changed`) the wait ends early when a violation comes
-        back or plainly persists, and at once when something critical is harmed. With a `target`,
-        only its own violations count. `ended` are the targets whose process has exited.
         """
         started = self._clock.monotonic()
         stable_for_s = self._stable_of(ticket().subject)
-        # A finding that has not moved by then plainly persists, unless the change needs longer.
+        # A finding that has not moved by then persists, unless the change needs longer.
         persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
@@ -243,8 +235,7 @@ class Verifier:
         hurt_at: float | None = None
         while True:
             check = await look()
-            looks += 1
-            now, at = self._clock.monotonic(), check.observation.at
+            looks, now, at = looks + 1, self._clock.monotonic(), check.observation.at
             view = _View.of(check, ticket(), before, targets, concern, target, ended())
             harm, health = view.harm, view.health
             well_s = holding.note(view.keys, now, at, well=health is Health.HEALTHY)
