@@ -96,6 +96,15 @@ TABLE = {
         ),
         Outcome.USEFUL,
     ),
+    "the changed port is the evidence": (
+        trial(
+            *(DOWN, STILL),
+            state="escalated",
+            claims=(claim("till-2: odd", "till-2: port in till.conf changed from '1' to '2'"),),
+            of=primitive(Kind.PORT, action="changed"),
+        ),
+        Outcome.USEFUL,
+    ),
     "the damaged file is the evidence": (
         replace(
             USEFUL,

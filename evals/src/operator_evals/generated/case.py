@@ -129,6 +129,7 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.PORT: (
         *(r"address already in use", r"port .*(taken|in use)", r"another process"),
         *(r"listens? on", r"could not bind", r"wrong port", r"unknown protocol"),
+        r"\bport in \S+ changed",
         *(r"not from", r"accepts connections and answers", r"another program"),
     ),
     Kind.LINK: (

@@ -308,7 +308,7 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         stated = [] if violation.trouble is None else [violation.trouble.value]
         for seen in briefing.observation.seen:
             if seen.target == violation.target:
-                named = sorted(name for name in seen.readings if name.endswith("error"))
+                named = sorted(filter(_is_error, seen.readings))
                 texts = [seen.readings[name] for name in named]
                 if seen.trouble is None:
                     texts.append(seen.problem)
@@ -355,6 +355,11 @@ def _read_steps(briefing: Briefing, steps: Sequence[Step]) -> tuple[Reading, ...
     return tuple(readings)
 
 
+def _is_error(name: str) -> bool:
+    """Whether a reading is what a target or its clients reported as an error."""
+    return name.endswith("error")
+
+
 def _read_step(briefing: Briefing, step: Step) -> Reading | None:
     if not isinstance(step.want, Act) or not isinstance(step.result, Result):
         return None
@@ -373,6 +378,9 @@ def _set_scene(briefing: Briefing, name: str) -> Scene:
     troubles = {violation.trouble for violation in ticket.violations if violation.target == name}
     seen = [seen for seen in briefing.observation.seen if seen.target == name]
     texts = [each.problem for each in seen]
+    texts += [
+        str(value) for each in seen for name, value in each.readings.items() if _is_error(name)
+    ]
     texts += [violation.detail for violation in ticket.violations if violation.target == name]
     refused = Trouble.REFUSED in {*troubles, *(each.trouble for each in seen)}
     refused = refused or any(meaning(text) == "refused" for text in texts)
