@@ -274,6 +274,21 @@ def test_a_finding_that_one_cause_explains_comes_before_one_that_all_explain() -
     assert lines.index("node-1: not in the list") < lines.index("node-1: 127.0.0.1:8001: refused")
 
 
+def test_of_two_alike_the_target_that_was_changed_is_blamed() -> None:
+    split = Cause("two_writers", "two accept writes", 0.5, breaks=("two_writers",))
+    both = [
+        replace(REFUSED, target=name, invariant="two_writers", detail="two", trouble=None)
+        for name in ("node-1", "node-2")
+    ]
+    told = briefing(*both, causes=(split,))
+    for name in ("node-1", "node-2"):
+        change = Change(name, "main/standby.signal", "mode 0644, empty", "removed", NOON, "files")
+        case = case_from(Ask(replace(told, changes=(change,)), (), Budget()))
+        diagnosis = diagnose(case, None)
+        assert diagnosis.target == name
+        assert any("standby.signal" in line.sentence for line in diagnosis.evidence[:3])
+
+
 def test_a_cause_comes_before_its_consequence() -> None:
     case = case_from(Ask(replace(briefing(REFUSED), changes=CHANGES), (), Budget()))
     diagnosis = diagnose(case, None)

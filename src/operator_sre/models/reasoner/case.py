@@ -36,9 +36,12 @@ from operator_sre.models.reasoner.outcomes import CHANGES, DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
-__all__ = ["LISTENS_ON", "Case", "Reading", "case_from", "split_case"]
+__all__ = ["LISTENS_ON", "Case", "Reading", "case_from", "is_made", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
+OBSERVED = "observation"  # the source of changes that only a check has noticed
+SET = ("setting_", "version")  # readings that change only where someone changes them
+CHANGED = 3.0  # how much likelier a cause is where something was changed before the failure
 LISTENS_ON = "listens on"  # the name of the change of a process's ports
 _PORT = re.compile(r"\b(tcp[-_])?port\b|\blisten", re.IGNORECASE)
 OF_PROCESS = frozenset({"process", "sockets", "limits"})  # the probes that ask by a PID
@@ -162,6 +165,10 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *attempts.complaints):
         belief = belief.weigh_word(target, word)
+    made = {change.target for change in briefing.changes if is_made(change)}
+    belief = normalise(
+        {each: w * (CHANGED if each.target in made else 1) for each, w in belief.weights.items()}
+    )
     for name in _find_moved(briefing):
         belief = belief.after(CHANGES, name, "moved")
     for output in attempts.outputs:
@@ -324,6 +331,13 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         words.setdefault(word, violation.target)
     telling = {word: target for word, target in words.items() if word != "nothing"}
     return list((telling or words).items())
+
+
+def is_made(change: Change) -> bool:
+    """Whether someone made it: what only a check noticed is often a consequence."""
+    if change.name == LISTENS_ON and not change.after:  # it has exited
+        return False
+    return change.source != OBSERVED or change.name.startswith(SET)
 
 
 def _find_moved(briefing: Briefing) -> list[str]:

@@ -10,7 +10,7 @@ from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
 from operator_protocols.domain.observation import Trouble, Violation
 from operator_sre.models.reasoner.belief import Suspect, likelihood
-from operator_sre.models.reasoner.case import LISTENS_ON, Case, Reading
+from operator_sre.models.reasoner.case import LISTENS_ON, Case, Reading, is_made
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
@@ -38,8 +38,6 @@ LEAST = 1e-6
 # What a process, its disk and its limits are is a fact that needs no interpretation.
 FACTS, FACT = ("process", "disk", "limits"), 2.0
 RARELY_SHOWN = 0.2  # of the causes that are possible at a target
-OBSERVED = "observation"  # the source of changes that only a check has noticed
-SET = ("setting_", "version")  # readings that change only where someone changes them
 NORMAL = 0.5  # the share of healthy targets that show an outcome which excludes causes at most
 PLAIN = (Trouble.REFUSED, Trouble.SILENCE)  # findings that say only that nothing answers
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
@@ -126,13 +124,6 @@ def _list_shown(case: Case, leader: Suspect) -> list[str]:
         if readings.get(name) == value and same <= len(others) * RARELY_SHOWN:
             found.append((same, f"{leader.target}: the check reads {name} = {value}"))
     return [text for _, text in sorted(found)]
-
-
-def is_made(change: Change) -> bool:
-    """Whether someone made it: what only a check noticed is often a consequence."""
-    if change.name == LISTENS_ON and not change.after:  # it has exited
-        return False
-    return change.source != OBSERVED or change.name.startswith(SET)
 
 
 def report_parts(case: Case, leader: Suspect) -> str:
