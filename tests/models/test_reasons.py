@@ -275,7 +275,7 @@ def test_a_finding_that_one_cause_explains_comes_before_one_that_all_explain() -
 
 
 def test_of_two_alike_the_target_that_was_changed_is_blamed() -> None:
-    split = Cause("two_writers", "two accept writes", 0.5, breaks=("two_writers",))
+    split = Cause("two_writers", "two write", 0.5, kinds=("node",), breaks=("two_writers",))
     both = [
         replace(REFUSED, target=name, invariant="two_writers", detail="two", trouble=None)
         for name in ("node-1", "node-2")
