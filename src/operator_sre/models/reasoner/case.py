@@ -64,10 +64,10 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `before` is the belief before the last reading. `patient` are the causes and targets for which
-    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
-    and `outputs` is what they printed, read like a log. `about` are the targets whose violations
-    are explained together; empty for all of the ticket.
+    `before` is the belief before the `latest` readings, those of the last turn. `patient` are the
+    causes and targets for which waiting did not help. `failed` are failed actions, each with the
+    cause it was meant to resolve, and `outputs` is what they printed, read like a log. `about` are
+    the targets whose violations are explained together; empty for all of the ticket.
     """
 
     briefing: Briefing
@@ -76,6 +76,7 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
+    latest: int = 1
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -175,10 +176,11 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
             belief = belief.after(*seen).favour_reason(*seen)
-    before = None
-    for reading in readings:
+    before, latest = None, max(1, len(ask.turns[-1].steps) if ask.turns else 1)
+    for at, reading in enumerate(readings):
         seen = reading.probe, reading.target, reading.outcome
-        before, belief = belief, belief.after(*seen).favour_reason(*seen)
+        before = belief if at == 0 or at == len(readings) - latest else before
+        belief = belief.after(*seen).favour_reason(*seen)
     return Case(
         briefing=briefing,
         readings=readings,
@@ -186,6 +188,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
+        latest=latest,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(attempts.outputs),
