@@ -209,8 +209,7 @@ def attempt(call):
 attempt(lambda: os.kill({stranger}, signal.SIGKILL))
 attempt(lambda: os.killpg({stranger}, signal.SIGKILL))
 attempt(lambda: os.kill(-1, signal.SIGTERM))
-attempt(lambda: os.kill({os.getpid()}, signal.SIGUSR1))
-attempt(lambda: os.kill(os.getppid(), signal.SIGTERM))
+for pid in ({os.getpid()}, os.getppid()): attempt(lambda: os.kill(pid, signal.SIGUSR1))
 attempt(lambda: signal.pidfd_send_signal(os.pidfd_open({stranger}), signal.SIGKILL))
 libc = ctypes.CDLL(None, use_errno=True)
 for number in (200, 234):
