@@ -331,7 +331,8 @@ async def test_opensearch_without_the_replicas_of_an_index(tmp_path: Path) -> No
 
 async def test_a_kafka_broker_its_topics_and_the_lag_of_a_group(tmp_path: Path) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     with ports("broker", "controller") as port:
         listen = f"PLAINTEXT://127.0.0.1:{port['broker']}"
@@ -353,7 +354,7 @@ async def test_a_kafka_broker_its_topics_and_the_lag_of_a_group(tmp_path: Path) 
         asked = asking(tmp_path, probe, more=more, timeout_s=20.0)
         with running(tmp_path, *argv, "kafka.Kafka", "server.properties", port=port["broker"]):
             place = {"bootstrap.servers": f"127.0.0.1:{port['broker']}"}
-            administrator = AdminClient(place)
+            administrator = AdminClient({**place})
             (made,) = administrator.create_topics([NewTopic("orders", 2, 1)]).values()
             await asyncio.to_thread(made.result, 60)
             producer = Producer(place)
