@@ -38,7 +38,7 @@ from tests.subjects.declarative.test_host import asking
 from tests.subjects.declarative.test_packs import PACKS
 from tests.subjects.declarative.trying import Tried, described
 
-WAIT_S_MAX = 90.0
+WAIT_S_MAX = 60.0
 pytestmark = [pytest.mark.asyncio, pytest.mark.system, pytest.mark.timeout(300)]
 
 
