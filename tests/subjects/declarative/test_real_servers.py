@@ -66,11 +66,10 @@ def run_once(argv: list[str], folder: Path, env: Mapping[str, str] | None = None
 
 
 async def until(met: Callable[[], Awaitable[bool]], wanted: str) -> None:
-    """Ask again until it is so."""
+    """Ask a real server again until it is so."""
     ends = time.monotonic() + WAIT_S_MAX
     while not await met():
         assert time.monotonic() < ends, wanted
-        await asyncio.sleep(0.2)
 
 
 async def until_broken(tried: Tried, invariants: set[str]) -> None:
