@@ -11,8 +11,8 @@ WORKERS ?= 5
 BASE := HEAD
 # What tests ask for beside Python; the driver of the browser needs libatomic1. A kubectl from
 # elsewhere is used as it is, because Debian's package cannot be installed beside it.
-DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon default-jdk-headless docker.io fish \
-	gawk git jq ksh libatomic1 maven mawk mksh openssh-client openssh-server original-awk \
+DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon default-jdk-headless docker.io \
+	fish gawk git jq ksh libatomic1 maven mawk mksh openssh-client openssh-server original-awk \
 	procps python3 strace tmux util-linux zsh
 
 .DEFAULT_GOAL := help
