@@ -96,12 +96,18 @@ class KubernetesCluster(BaseSubject):
         self._leads: dict[str, tuple[str, float]] = {}
 
     def targets(self) -> Sequence[Target]:
-        """What it was given, which is the cluster, and its parts at the last observation."""
-        return (*self.settings.targets(), *self._parts)
+        """What it was given, the cluster, and its parts at the last observation."""
+        return (*self._given(), *self._parts)
+
+    def _given(self) -> tuple[Target, ...]:
+        """What it was given; for the processes of a rig, the cluster that they form as well."""
+        given = tuple(self.settings.targets())
+        formed = given and all(each.kind in RIG_KINDS for each in given)
+        return (Target(CLUSTER, CLUSTER), *given) if formed else given
 
     async def observe(self) -> Observation:
         """What is wrong in the store, once it is filled; the cluster alone while it is not."""
-        given = self.settings.targets()
+        given = self._given()
         if not given:
             raise ObservationError(f"{self.name!r} has no targets.")
         strange = [see_stranger(each) for each in given if each.kind not in (CLUSTER, *RIG_KINDS)]
