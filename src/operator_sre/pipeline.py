@@ -345,6 +345,7 @@ class Pipeline:
             await self.summaries.finish(work.ticket.run)
         state = "failed" if end.category else "completed"
         finish = {"state": state, "summary": end.reason, "category": end.category}
+        finish |= {"limit": end.limit} if end.limit else {}
         ticket = self._fresh(work.ticket)
         if work.proven is not None:
             ticket = replace(ticket, violations=work.proven.violations)

@@ -18,7 +18,7 @@ __all__ = ["NOUNS", "all_operations", "operations_of"]
 NOUNS = (
     *("tickets", "silences", "changes", "session", "limits", "kill-switch", "tokens"),
     *("approvals", "confirmations", "mode", "history", "audit", "subjects", "health"),
-    *("workflows", "packs"),
+    *("workflows", "packs", "status"),
 )
 
 
