@@ -147,7 +147,7 @@ class Trial:
             await kubectl.run("-n", namespace, *wait)
             # What was rolled out is no part of the break.
             async with asyncio.timeout(SETTLED_S_MAX):
-                while await self._is_young(namespace, began):
+                while await self._is_young(namespace, began):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
         for words in case.change:
             place = () if words[0] == "-n" or not objects else ("-n", namespace)
