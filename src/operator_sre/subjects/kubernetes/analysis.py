@@ -196,7 +196,7 @@ def _services(
     served = {
         (key[0], str((item.get("metadata") or {}).get("labels", {}).get(SLICE_LABEL)))
         for key, stored in store.of("endpointslice").items()
-        if count_endpoints([item := decode(stored)])
+        if count_endpoints([item := decode(stored)], ports=True)
     }
     empty = {key[0] for key in store.of("service") if key not in served}
     for namespace in sorted(empty | set(logs)):
@@ -233,7 +233,9 @@ def snapshot_of(
         status = item.setdefault("status", {})
         item["age_s"] = age_of(metadata.get("creationTimestamp"), now)
         if kind == "service":
-            status["endpoints"] = count_endpoints(slices[str(metadata.get("name"))])
+            ports = bool((item.get("spec") or {}).get("ports"))
+            own = slices[str(metadata.get("name"))]
+            status["endpoints"] = count_endpoints(own, ports=ports)
         elif kind == "event":
             item["age_s"] = _event_age(item, now)
         elif kind == "node":

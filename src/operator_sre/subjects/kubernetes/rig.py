@@ -171,9 +171,10 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
             ports=("peer",) if name == "etcd" else (),
         )
 
+    # On a busy machine a component must not lose its lease, because nothing starts it again.
     leases = (
-        "--leader-elect-lease-duration=6s",
-        "--leader-elect-renew-deadline=4s",
+        "--leader-elect-lease-duration=20s",
+        "--leader-elect-renew-deadline=15s",
         "--leader-elect-retry-period=1s",
     )
     serving = "--bind-address=127.0.0.1" if nodes else "--secure-port=0"
@@ -211,7 +212,7 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
             *("kube-controller-manager", f"--kubeconfig={PKI}/controllers.kubeconfig", serving),
             *(f"--service-account-private-key-file={PKI}/accounts.key", *leases),
             *(f"--root-ca-file={PKI}/ca.crt", "--use-service-account-credentials=true"),
-            *("--node-monitor-period=2s", "--node-monitor-grace-period=12s"),
+            *("--node-monitor-period=2s", "--node-monitor-grace-period=20s"),
             "--cert-dir={dir}/certificates",
             needs=("apiserver",),
             ready=(*kubectl, "-n", "kube-system", "get", "lease", "kube-controller-manager"),

@@ -20,15 +20,18 @@ SLICE_LABEL = "kubernetes.io/service-name"
 _WAITS = "WaitForFirstConsumer"
 
 
-def count_endpoints(slices: Sequence[Object]) -> tuple[str, ...]:
-    """The addresses of the ready endpoints in the slices of one service."""
+def count_endpoints(slices: Sequence[Object], *, ports: bool) -> tuple[str, ...]:
+    """The addresses of the ready endpoints in the slices of one service.
+
+    Of a service that names `ports`, an endpoint without one leads nowhere: its pod has no such port.
+    """
     return tuple(
         f"{address}:{port.get('port')}"
         for item in slices
         for endpoint in item.get("endpoints") or ()
         if (endpoint.get("conditions") or {}).get("ready") is not False
         for address in endpoint.get("addresses") or ()
-        for port in item.get("ports") or [{}]
+        for port in item.get("ports") or ([] if ports else [{}])
     )
 
 

@@ -26,4 +26,5 @@ class RigCase:
     undo: tuple[tuple[str, ...], ...] = ()
     stop: str = ""
     event: str = ""
+    lease: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)

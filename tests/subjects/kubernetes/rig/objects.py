@@ -148,7 +148,7 @@ def http(path: str = "/healthz", port: int = 8080, **more: Any) -> Object:
     return {"httpGet": {"path": path, "port": port, **more}}
 
 
-def affinity(kind: str, rule: Object) -> Object:
+def affinity(kind: str, rule: Object | list[Object]) -> Object:
     """A rule that the scheduler must obey."""
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": rule}}}
 

@@ -328,7 +328,7 @@ PROBES = tuple(
         invariant,
         (name.replace("-", "_"),),
         _WEB,
-        (deployment("web", pod(container(**probes, **more))),),
+        (deployment("web", pod({**container(), **probes, **more})),),
         event="Unhealthy",
     )
     for name, invariant, probes, more in (

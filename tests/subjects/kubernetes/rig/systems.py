@@ -237,8 +237,17 @@ DEPENDENCIES = (
         ),
     ),
 )
+_LEASES = {"scheduler": "kube-scheduler", "controllers": "kube-controller-manager"}
 PLATFORM = tuple(
-    RigCase(name, "node and control plane", invariant, causes, blamed, stop=stop)
+    RigCase(
+        name,
+        "node and control plane",
+        invariant,
+        causes,
+        blamed,
+        stop=stop,
+        lease=_LEASES.get(stop, ""),
+    )
     for name, invariant, causes, blamed, stop in (
         ("scheduler-down", "control_plane_works", ("scheduler_down",), "cluster", "scheduler"),
         (

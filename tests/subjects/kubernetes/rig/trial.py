@@ -7,7 +7,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,10 @@ class Trial:
             (node,) = await self.kubectl.read("node", case.blamed.removeprefix("node/"))
             (ready,) = (each for each in node["status"]["conditions"] if each["type"] == "Ready")
             return datetime.fromisoformat(ready["lastTransitionTime"])
+        if case.lease:
+            (lease,) = await self.kubectl.read("-n", "kube-system", "lease", case.lease)
+            renewed = datetime.fromisoformat(lease["spec"]["renewTime"])
+            return renewed + timedelta(seconds=lease["spec"]["leaseDurationSeconds"])
         if not case.event:
             return None
         times = [
