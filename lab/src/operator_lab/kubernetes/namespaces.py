@@ -58,6 +58,8 @@ def ip(*words: str, within: Path | None = None) -> None:
 
 def hold_switch(directory: Path, port: int, nodes: int) -> None:
     """Be the switch, and relay a port of this machine to the API server behind it."""
+    net = directory / "net"
+    net.unlink(missing_ok=True)
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
     unshare(NEWNET)
     ip("link", "set", "lo", "up")
@@ -67,8 +69,6 @@ def hold_switch(directory: Path, port: int, nodes: int) -> None:
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     for index in range(1, nodes + 1):
         ip("route", "add", pod_network(index), "via", node_address(index))
-    net = directory / "net"
-    net.unlink(missing_ok=True)
     net.symlink_to(f"/proc/{os.getpid()}/ns/net")
     asyncio.run(_serve(listener))
 

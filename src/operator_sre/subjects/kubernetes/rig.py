@@ -149,6 +149,8 @@ def _switch(nodes: int) -> ProcessSpec:
         (*hold, "--nodes", str(nodes)) if nodes else idle,
         files={"empty/index.html": ""},
         prepare=((*keys, "--outside", outside, *known),),
+        # Its port answers before its network is there.
+        ready_argv=("test", "-e", "{dir}/net") if nodes else (),
     )
 
 

@@ -23,7 +23,7 @@ _WAITS = "WaitForFirstConsumer"
 def count_endpoints(slices: Sequence[Object], *, ports: bool) -> tuple[str, ...]:
     """The addresses of the ready endpoints in the slices of one service.
 
-    Of a service that names `ports`, an endpoint without one leads nowhere: its pod has no such port.
+    Of a service that names `ports`, an endpoint without one leads nowhere: its pod lacks the port.
     """
     return tuple(
         f"{address}:{port.get('port')}"
