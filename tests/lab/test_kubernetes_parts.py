@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from operator_lab import cgroups
-from operator_lab.builders import find_built
+from operator_lab.builders import build_for, find_built, unbuildable
 from operator_lab.kubernetes import build
 from operator_lab.kubernetes.images import make_image
 from operator_lab.kubernetes.pki import make_all
@@ -124,3 +124,29 @@ def test_only_the_groups_of_a_rig_are_removed(
 def test_a_rig_that_names_an_unknown_build_is_refused() -> None:
     with pytest.raises(RigError):
         find_built(RigSpec("x", (), builds="minix"))
+
+
+def test_a_rig_that_needs_no_build_is_built_at_once() -> None:
+    spec = RigSpec("x", ())
+    build_for(spec, pytest.fail, threading.Event())
+    assert (find_built(spec), unbuildable(spec)) == ("", "")
+
+
+def test_groups_are_made_in_every_hierarchy_that_is_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    for name in ("memory", "hugetlb"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "memory")
+    cgroups.make_groups("mine")
+    assert [str(each.relative_to(tmp_path)) for each in tmp_path.rglob("mine")] == ["memory/mine"]
+
+
+def test_a_machine_without_root_has_no_nodes_and_the_rig_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    spec = rig()
+    assert "root" in spec.note
+    assert not [each for each in spec.processes if each.kind == build.NODE_KIND]

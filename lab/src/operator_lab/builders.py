@@ -17,7 +17,7 @@ KUBERNETES = "kubernetes"
 def build_for(spec: RigSpec, tell: Callable[[str], None], stop: threading.Event) -> None:
     """Build what a rig needs and does not have; RigError says why that cannot be done.
 
-    A build that is told to stop ends within a second and leaves nothing half done.
+    Once `stop` is set, a build ends within a second and leaves nothing half done.
     """
     if spec.builds:
         _require_known(spec)

@@ -67,7 +67,7 @@ async def until(subject: KubernetesCluster, holds: Callable[[Observation], bool]
             seen = await subject.observe()
             if holds(seen):
                 return seen
-            await asyncio.sleep(0.02)
+            await SystemClock().sleep(0.02)
 
 
 def broken(subject: KubernetesCluster, seen: Observation) -> set[tuple[str, str]]:

@@ -146,7 +146,7 @@ def hold_node(
         os.waitpid(child, 0)
     (directory / "init").unlink(missing_ok=True)
     remove_groups(group)
-    print(f"{name} has ended", flush=True)  # noqa: T201  the log of the rig
+    sys.stderr.write(f"{name} has ended\n")
     return 0
 
 
@@ -163,7 +163,8 @@ def _become_first(pause: Path, directory: Path) -> None:
                 _mount("tmpfs", place, "tmpfs", 0)
         os.execv(pause, [str(pause)])  # noqa: S606  it becomes the first process of the node
     except OSError as problem:
-        print(problem, file=sys.stderr, flush=True)  # noqa: T201  the log of the rig
+        sys.stderr.write(f"{problem}\n")
+        sys.stderr.flush()
         os._exit(1)
 
 

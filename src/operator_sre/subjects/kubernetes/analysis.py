@@ -50,6 +50,7 @@ Object = dict[str, Any]
 EVENT_FRESH_S = 60.0
 EVENTS_KEPT_S = 900.0
 _PROBE_EVENT = "Unhealthy"
+_CLAIM_EVENTS = frozenset({"ProvisioningFailed", "VolumeMismatch"})
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume"})
 # The kubelet asks for a new object a moment before it has it.
 _NOT_YET = ("failed to sync", "object not registered", "not registered")
@@ -130,7 +131,7 @@ def find_symptoms(
 
 
 def _failed_probes(store: ObjectStore, now: datetime) -> dict[tuple[str, str], list[str]]:
-    """What the kubelet said lately about the probes of pods, by namespace and name."""
+    """What the kubelet reported recently about the probes of pods, by namespace and name."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for stored in store.of("event").values():
         if stored.facts.reason != _PROBE_EVENT:
@@ -182,9 +183,21 @@ def _claims(store: ObjectStore, now: datetime) -> Iterator[Symptom]:
         for volume in (decode(stored).get("spec") or {}).get("volumes") or ():
             if claim := volume.get("persistentVolumeClaim"):
                 users[namespace, str(claim.get("claimName"))] = f"pod {name}"
+    refused = {
+        (str(about.get("namespace") or ""), str(about.get("name") or ""))
+        for stored in store.of("event").values()
+        if stored.facts.reason in _CLAIM_EVENTS
+        and _event_age(event := decode(stored), now) <= EVENT_FRESH_S
+        and (about := event.get("involvedObject") or {})
+    }
     for key, stored in waiting.items():
-        user = users.get(key, "")
-        yield from claim_symptoms(decode(stored), classes=classes, used_by=user, now=now)
+        yield from claim_symptoms(
+            decode(stored),
+            classes=classes,
+            used_by=users.get(key, ""),
+            refused=key in refused,
+            now=now,
+        )
 
 
 def _services(

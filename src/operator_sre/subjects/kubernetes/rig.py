@@ -21,6 +21,12 @@ PKI = "{switch.dir}/pki"
 PROGRAM = "{built}/labkube"
 # Every node has a folder /run of its own.
 SOCKET = "/run/containerd.sock"
+# On a busy machine a component must not lose its lease, because nothing starts it again.
+_LEASES = (
+    "--leader-elect-lease-duration=20s",
+    "--leader-elect-renew-deadline=15s",
+    "--leader-elect-retry-period=1s",
+)
 READY_S_MAX = 90.0
 PODS_S_MAX = 180.0
 _LAB = (sys.executable, "-P", "-m")
@@ -173,12 +179,6 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
             ports=("peer",) if name == "etcd" else (),
         )
 
-    # On a busy machine a component must not lose its lease, because nothing starts it again.
-    leases = (
-        "--leader-elect-lease-duration=20s",
-        "--leader-elect-renew-deadline=15s",
-        "--leader-elect-retry-period=1s",
-    )
     serving = "--bind-address=127.0.0.1" if nodes else "--secure-port=0"
     return [
         part(
@@ -212,7 +212,7 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
         part(
             "controllers",
             *("kube-controller-manager", f"--kubeconfig={PKI}/controllers.kubeconfig", serving),
-            *(f"--service-account-private-key-file={PKI}/accounts.key", *leases),
+            *(f"--service-account-private-key-file={PKI}/accounts.key", *_LEASES),
             *(f"--root-ca-file={PKI}/ca.crt", "--use-service-account-credentials=true"),
             *("--node-monitor-period=2s", "--node-monitor-grace-period=20s"),
             "--cert-dir={dir}/certificates",
@@ -221,7 +221,7 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
         ),
         part(
             "scheduler",
-            *("kube-scheduler", f"--kubeconfig={PKI}/scheduler.kubeconfig", serving, *leases),
+            *("kube-scheduler", f"--kubeconfig={PKI}/scheduler.kubeconfig", serving, *_LEASES),
             "--cert-dir={dir}/certificates",
             needs=("apiserver",),
             ready=(*kubectl, "-n", "kube-system", "get", "lease", "kube-scheduler"),
@@ -232,13 +232,9 @@ def _control_plane(nodes: int) -> list[ProcessSpec]:
 def _node(index: int, nodes: int) -> list[ProcessSpec]:
     """A node, and what runs on it."""
     name, group = f"node{index}", f"{{group}}-node{index}"
-    words = {
-        "@ADDRESS@": _address(index),
-        "@NETWORK@": f"10.244.{index}.0/24",
-        "@NODE@": name,
-        "@PKI@": PKI,
-        "@GROUP@": group,
-    }
+    network = f"10.244.{index}.0/24"
+    words = {"@ADDRESS@": _address(index), "@NETWORK@": network, "@NODE@": name}
+    words |= {"@PKI@": PKI, "@GROUP@": group}
     home = f"{{{name}.dir}}"
     # The first process of the node, as this machine numbers it, is known once the node is up.
     enter = 'exec nsenter -t "$(cat "$0")" -n -m -p -- "$@"'
@@ -246,8 +242,7 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
     path = "{built}/root/usr/sbin:{built}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     libraries = "{built}/root/usr/lib/x86_64-linux-gnu"
     env = {"PATH": path, "LD_LIBRARY_PATH": libraries, "XTABLES_LIBDIR": f"{libraries}/xtables"}
-    load = "for image in {built}/images/*.tar; do ctr -a @ -n k8s.io images import $image; done"
-    load = load.replace("@", SOCKET)
+    load = f"for image in {{built}}/images/*.tar; do ctr -a {SOCKET} -n k8s.io images import $image"
     kubectl = (PROGRAM, "kubectl", "--kubeconfig", f"{PKI}/kubeconfig")
     wait = ("wait", "--for=condition=Ready", f"node/{name}", "--timeout=2s")
     return [
@@ -287,7 +282,7 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
                 "kubelet.yaml": _fill(KUBELET, words),
                 "resolv.conf": f"nameserver {SWITCH}\n",
             },
-            prepare=((*inside, "sh", "-ec", load),),
+            prepare=((*inside, "sh", "-ec", f"{load}; done"),),
             ready_argv=(*kubectl, *wait),
             ready_s_max=READY_S_MAX,
         ),
@@ -298,10 +293,7 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
             depends_on=(name, "apiserver"),
             env=env,
             files={"proxy.yaml": _fill(PROXY, words)},
-            ready_argv=(
-                *(*inside, "sh", "-c"),
-                "iptables -t nat -S KUBE-SERVICES | grep -q kubernetes",
-            ),
+            ready_argv=(*inside, "sh", "-c", _ROUTES_KNOWN),
             ready_s_max=READY_S_MAX,
         ),
     ]
@@ -324,6 +316,7 @@ def _sample(nodes: int) -> ProcessSpec:
     )
 
 
+_ROUTES_KNOWN = "iptables -t nat -S KUBE-SERVICES | grep -q kubernetes"
 _AGENTS = ("kubelet", "proxy")
 
 

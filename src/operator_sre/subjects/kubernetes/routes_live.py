@@ -89,15 +89,18 @@ def _find_undeclared(service: Service, snapshot: Snapshot) -> str:
 
 
 def claim_symptoms(
-    claim: Object, *, classes: Mapping[str, str], used_by: str, now: datetime
+    claim: Object, *, classes: Mapping[str, str], used_by: str, refused: bool, now: datetime
 ) -> Iterator[Symptom]:
-    """A claim that stays unbound although a pod needs it; `classes` has the binding modes."""
+    """A claim that stays unbound although a pod needs it; `classes` has the binding modes.
+
+    A claim that a controller has `refused` gets no time to be bound.
+    """
     metadata, spec = claim.get("metadata") or {}, claim.get("spec") or {}
     if (claim.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
         return
     age_s = age_of(metadata.get("creationTimestamp"), now)
     mode = classes.get(str(spec.get("storageClassName") or ""))
-    if age_s < SETTLE_S or (mode == _WAITS and not used_by):
+    if (age_s < SETTLE_S and not refused) or (mode == _WAITS and not used_by):
         return
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     needed = f", and {used_by} needs it" if used_by else ""

@@ -74,7 +74,7 @@ def pod_symptoms(
 ) -> Iterator[Symptom]:
     """What is wrong with a pod; `home` is the kind and name of the workload it is reported at.
 
-    `failed_probes` is what the kubelet said about its probes within the last minute.
+    `failed_probes` is what the kubelet reported about its probes within the last minute.
     """
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     kind, name = home(pod)

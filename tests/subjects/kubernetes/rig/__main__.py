@@ -1,8 +1,11 @@
-"""Break a rig that is up in every way and print the table: `HOME [CASE...]`."""
+"""Break the rig of a home in every way, print the table and record what the API had."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import gzip
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +29,7 @@ def row(score: Score) -> str:
     return f"| {case.group} | {case.name} | {detected} | {broken} | {right} |"
 
 
-async def run(directory: Path, names: Sequence[str]) -> int:
+async def run(directory: Path, names: Sequence[str], records: Path | None) -> int:
     """Run these cases, or all; returns how many were not both right and soon."""
     trial, scores = Trial(directory), list[Score]()
     show("| class | case | after the API event | after the break | cause and object |")
@@ -40,6 +43,10 @@ async def run(directory: Path, names: Sequence[str]) -> int:
             show(row(score))
             if not score.right:
                 sys.stderr.write(f"    {score.others[:6]}\n")
+            if records is not None and score.right and score.case.objects:
+                text = json.dumps(score.record, separators=(",", ":"))
+                path = records / f"{case.name}.json.gz"
+                path.write_bytes(gzip.compress(text.encode(), mtime=0))
     finally:
         await trial.close()
     good = sum(score.right and score.soon for score in scores)
@@ -48,5 +55,10 @@ async def run(directory: Path, names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    home = Path(sys.argv[1]).resolve()
-    sys.exit(min(100, asyncio.run(run(home / "lab" / "kubernetes", sys.argv[2:]))))
+    parser = argparse.ArgumentParser(prog="rig", description=__doc__)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("case", nargs="*")
+    parser.add_argument("--record", type=Path, metavar="FOLDER")
+    given = parser.parse_args()
+    rig = given.home.resolve() / "lab" / "kubernetes"
+    sys.exit(min(100, asyncio.run(run(rig, given.case, given.record))))

@@ -329,7 +329,7 @@ PROBES = tuple(
         (name.replace("-", "_"),),
         _WEB,
         (deployment("web", pod({**container(), **probes, **more})),),
-        event="Unhealthy",
+        event="Unhealthy" if invariant == "pods_ready" else "Killing",
     )
     for name, invariant, probes, more in (
         (

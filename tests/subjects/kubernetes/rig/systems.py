@@ -159,6 +159,7 @@ STORAGE = (
         ("claim_storage_class",),
         "persistentvolumeclaim/data",
         (claim("data", storageClassName="fast"), deployment("web", claiming("data"))),
+        event="ProvisioningFailed",
     ),
     RigCase(
         "claim-capacity",
@@ -175,6 +176,7 @@ STORAGE = (
             ),
             deployment("web", claiming("data")),
         ),
+        event="ProvisioningFailed",
     ),
     RigCase(
         "claim-access-mode",
@@ -191,6 +193,7 @@ STORAGE = (
             ),
             deployment("web", claiming("data")),
         ),
+        event="ProvisioningFailed",
     ),
     RigCase(
         "mount-failed",
@@ -235,6 +238,7 @@ DEPENDENCIES = (
                 ' "/missing"}]}]}}}}',
             ),
         ),
+        event="BackOff",
     ),
 )
 _LEASES = {"scheduler": "kube-scheduler", "controllers": "kube-controller-manager"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.monitor import findings_of
 from operator_sre.subjects.kubernetes.analysis import invariant_specs
+from operator_sre.subjects.kubernetes.resources import WATCHED
 from operator_sre.subjects.kubernetes.routes_live import SETTLE_S
+from operator_sre.subjects.kubernetes.store import decode
 from operator_sre.subjects.kubernetes.subject import KubernetesCluster
 from tests.subjects.kubernetes.rig.case import RigCase
 
 __all__ = ["Kubectl", "Score", "Trial", "settled"]
 
+CLOCK = SystemClock()
 POLL_S = 0.5
 DETECTION_S_MAX = 5.0
 SEEN_S_MAX = 90.0
@@ -74,6 +77,7 @@ class Score:
     cause: str
     blamed: str
     others: tuple[str, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def right(self) -> bool:
@@ -101,7 +105,7 @@ class Trial:
         self._rig = Rig.attach(directory)
         options = {"kubeconfig": str(self.kubectl.kubeconfig)}
         target = (Target("cluster", "cluster"),)
-        settings = SubjectSettings("c", lambda: target, SystemClock(), TIMEOUT_S, options)
+        settings = SubjectSettings("c", lambda: target, CLOCK, TIMEOUT_S, options)
         self.subject = KubernetesCluster(settings)
         self._grace = {spec.name: spec.grace_s for spec in invariant_specs()}
         self._since: dict[tuple[str, str], float] = {}
@@ -109,7 +113,7 @@ class Trial:
     async def observe(self) -> tuple[Observation, set[tuple[str, str]]]:
         """What is seen, and which invariants are broken at which targets beyond their grace."""
         seen = await self.subject.observe()
-        now = SystemClock().monotonic()
+        now = CLOCK.monotonic()
         found = {
             (each.invariant, each.target)
             for each in findings_of(self.subject.invariants, seen)
@@ -136,9 +140,9 @@ class Trial:
             await kubectl.run("apply", "-f", "-", text=json.dumps(space))
             account = ("-n", namespace, "get", "serviceaccount", "default")
             async with asyncio.timeout(SETTLED_S_MAX):
-                while not await kubectl.run(*account, must=False):  # noqa: ASYNC110
-                    await asyncio.sleep(POLL_S)
-        began = datetime.now().astimezone()
+                while not await kubectl.run(*account, must=False):
+                    await CLOCK.sleep(POLL_S)
+        began = CLOCK.now()
         if objects:
             record = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
             await kubectl.run("-n", namespace, "apply", "-f", "-", text=json.dumps(record))
@@ -147,32 +151,32 @@ class Trial:
             await kubectl.run("-n", namespace, *wait)
             # What was rolled out is no part of the break.
             async with asyncio.timeout(SETTLED_S_MAX):
-                while await self._is_young(namespace, began):  # noqa: ASYNC110
-                    await asyncio.sleep(POLL_S)
+                while await self._is_young(namespace, began):
+                    await CLOCK.sleep(POLL_S)
         for words in case.change:
             place = () if words[0] == "-n" or not objects else ("-n", namespace)
             await kubectl.run(*place, *words)
-            began = datetime.now().astimezone()
+            began = CLOCK.now()
         if case.stop:
             await self.observe()
-            began = datetime.now().astimezone()
+            began = CLOCK.now()
             await self._rig.kill(case.stop)
         return began
 
     async def _is_young(self, namespace: str, began: datetime) -> bool:
         """Whether anything of a namespace still starts."""
         _, ripe = await self.observe()
-        young = (datetime.now().astimezone() - began).total_seconds() < YOUNG_S
+        young = (CLOCK.now() - began).total_seconds() < YOUNG_S
         return young or any(target.startswith(f"{namespace}/") for _, target in ripe)
 
     async def _watch(self, case: RigCase, namespace: str, broken: datetime) -> Score:
-        ends = SystemClock().monotonic() + SEEN_S_MAX
+        ends = CLOCK.monotonic() + SEEN_S_MAX
         ours = case.objects and not case.stop
-        while SystemClock().monotonic() < ends:
+        while CLOCK.monotonic() < ends:
             seen, ripe = await self.observe()
             near = {key for key in ripe if not ours or key[1].startswith(f"{namespace}/")}
             if hits := [target for invariant, target in near if invariant == case.invariant]:
-                at = datetime.now().astimezone()
+                at = CLOCK.now()
                 event = await self._find_event(case, namespace, broken)
                 causes = {
                     each.target: str(each.readings["cause"])
@@ -185,10 +189,31 @@ class Trial:
                 others = tuple(f"{target}: {cause}" for target, cause in causes.items())
                 passed = (at - (event or broken)).total_seconds()
                 whole = (at - broken).total_seconds()
-                return Score(case, passed, whole, causes.get(blamed, ""), blamed, others)
-            await asyncio.sleep(POLL_S)
+                record = self._record(namespace, hits)
+                return Score(case, passed, whole, causes.get(blamed, ""), blamed, others, record)
+            await CLOCK.sleep(POLL_S)
         found = tuple(f"{target}: {invariant}" for invariant, target in sorted(near))
         return Score(case, None, None, "", "", found)
+
+    def _record(self, namespace: str, hits: Sequence[str]) -> dict[str, Any]:
+        """What the API had when it was detected: the namespace, and what all namespaces share."""
+        subject, now = self.subject, CLOCK.now()
+        kept = {
+            resource.kind: [
+                decode(stored)
+                for (place, _), stored in subject.store.of(resource.kind).items()
+                if place in ("", namespace)
+            ]
+            for resource in WATCHED
+            if resource.kind not in ("lease", "namespace", "serviceaccount")
+        }
+        return {
+            "now": now.isoformat(),
+            "namespace": namespace,
+            "hits": sorted(hits),
+            "objects": {kind: items for kind, items in kept.items() if items},
+            "logs": {namespace: dict(subject.logs.lines().get(namespace, {}))},
+        }
 
     async def _find_event(self, case: RigCase, namespace: str, broken: datetime) -> datetime | None:
         """When the API first had it: the event of the case, or the condition of the node."""
@@ -239,4 +264,4 @@ async def settled(trial: Trial, namespaces: Sequence[str]) -> None:
             _, ripe = await trial.observe()
             if not [key for key in ripe if key[1].startswith(places)]:
                 return
-            await asyncio.sleep(POLL_S)
+            await CLOCK.sleep(POLL_S)
