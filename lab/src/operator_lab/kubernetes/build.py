@@ -147,7 +147,7 @@ def build(*, nodes: bool, tell: Progress, stop: threading.Event) -> Programs:
     if why := missing_tools(nodes=nodes):
         raise RigError(
             f"This machine cannot run the rig of kubernetes: {why}.",
-            next_step="Or watch an existing cluster: operator lab attach kubernetes",
+            next_step="Or watch a cluster that you have: operator discover",
         )
     programs = Programs(cache_folder(), version())
     if find_programs() is None:

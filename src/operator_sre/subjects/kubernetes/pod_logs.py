@@ -50,6 +50,8 @@ class PodLogs:
             return False
         texts = await asyncio.gather(*(_read(api, *run[:3], restarts=run[3]) for _, _, run in due))
         for (namespace, name, run), text in zip(due, texts, strict=True):
+            if text is None:
+                continue
             self._read[run] = None
             logs = self._known.setdefault((namespace, name), {})
             # The newest last, also where an older run is replaced.
@@ -59,7 +61,7 @@ class PodLogs:
                 del logs[next(iter(logs))]
         while len(self._read) > KEPT_MAX:
             self._read.pop(next(iter(self._read)))
-        return True
+        return any(text is not None for text in texts)
 
 
 def _containers(
@@ -79,20 +81,25 @@ def _containers(
                 yield namespace, owner, (namespace, pod_name, str(state.get("name")), restarts)
 
 
-async def _read(api: Api, namespace: str, pod: str, container: str, *, restarts: int) -> str:
-    """The end of the log of the run that failed, or of this one."""
+async def _read(api: Api, namespace: str, pod: str, container: str, *, restarts: int) -> str | None:
+    """The end of the log of the run that failed, or of this one; None to be asked again."""
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
     query: Mapping[str, str] = {
         "container": container,
         "tailLines": str(LINES_MAX),
         "limitBytes": str(BYTES_MAX),
     }
+    answered = False
     for previous in ("true", "false") if restarts else ("false",):
         try:
             async with asyncio.timeout(READ_S_MAX):
                 text = await api.get(path, {**query, "previous": previous})
-        except (StatusError, OSError, ValueError, TimeoutError):
+        except StatusError:
+            answered = True
             continue
+        except (OSError, ValueError, TimeoutError):
+            continue
+        answered = True
         if text:
             return text.decode(errors="replace")
-    return ""
+    return "" if answered else None

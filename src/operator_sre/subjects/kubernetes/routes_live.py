@@ -16,6 +16,8 @@ Object = Mapping[str, Any]
 
 # Controllers fill the endpoints of a new service within a second or two.
 SETTLE_S = 5.0
+# No address in an environment leads to the name service, and every pod asks it.
+DNS_PORT = 53
 SLICE_LABEL = "kubernetes.io/service-name"
 _WAITS = "WaitForFirstConsumer"
 
@@ -50,6 +52,8 @@ def service_symptoms(snapshot: Snapshot, ages: Mapping[str, float]) -> Iterator[
         if not service.selector or ages.get(service.name, 0.0) < SETTLE_S:
             continue
         callers = service_callers(snapshot, service)
+        if DNS_PORT in {port.number for port in service.ports}:
+            callers.append("every pod")
         behind = snapshot.select_workloads(service)
         pods = [
             pod

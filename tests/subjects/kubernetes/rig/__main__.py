@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.subjects.kubernetes.rig.calm import run_calm
 from tests.subjects.kubernetes.rig.cases import CASES
 from tests.subjects.kubernetes.rig.trial import Score, Trial
 
@@ -27,6 +28,17 @@ def row(score: Score) -> str:
     right = "yes" if score.right else f"no: {score.cause or '-'} at {score.blamed or '-'}"
     case = score.case
     return f"| {case.group} | {case.name} | {detected} | {broken} | {right} |"
+
+
+async def calm(directory: Path) -> int:
+    """Do what happens in a healthy cluster; returns how many tickets it would have opened."""
+    trial = Trial(directory)
+    try:
+        found = await run_calm(trial)
+    finally:
+        await trial.close()
+    show(f"{len(found)} findings in a healthy cluster: {sorted(found)}")
+    return len(found)
 
 
 async def run(directory: Path, names: Sequence[str], records: Path | None) -> int:
@@ -59,6 +71,9 @@ if __name__ == "__main__":
     parser.add_argument("home", type=Path)
     parser.add_argument("case", nargs="*")
     parser.add_argument("--record", type=Path, metavar="FOLDER")
+    parser.add_argument("--calm", action="store_true", help="only what must open no ticket")
     given = parser.parse_args()
     rig = given.home.resolve() / "lab" / "kubernetes"
+    if given.calm:
+        sys.exit(asyncio.run(calm(rig)))
     sys.exit(min(100, asyncio.run(run(rig, given.case, given.record))))
