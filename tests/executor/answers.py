@@ -28,7 +28,8 @@ from operator_sre.gate.judge import judge
 
 __all__ = ["BY_DESIGN", "NOT_COMPARED", "Machine", "crowd", "difference"]
 
-TIMEOUT_S = 6.0
+# What takes longer has no end. A confined command that has one may need longer on a busy machine.
+TIMEOUT_S, CONFINED_S = 6.0, 60.0
 ALIKE_MIN = 0.9
 NOT_COMPARED = "-"
 CANNOT_RUN = 127
@@ -40,6 +41,7 @@ CROWD = 10
 # connections begin and end.
 DRIFT, DRIFT_MIN = 0.1, 3
 TURNS = 4
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 _CROWD = """
 import os, socket, sys, threading
 number = int(sys.argv[1])
@@ -109,8 +111,8 @@ class Machine:
 
     async def _confine(self, action: Action, verdict: Verdict) -> Result:
         if self.hide is None:
-            held = replace(self._job(), confinement=verdict.confinement)
-            return await self.shell.run(action, held)
+            held = Job(secrets.token_hex(8), CONFINED_S, confinement=verdict.confinement)
+            return await self.shell.run(replace(action, timeout_s=CONFINED_S), held)
         hidden = replace(Action.shell(self.hide(action.command)), timeout_s=action.timeout_s)
         return await self.shell.run(hidden, self._job())
 
@@ -128,7 +130,7 @@ def difference(frees: Sequence[Result], confineds: Sequence[Result]) -> str:
     became = f"{free.stdout[:200]!r} became {confined.stdout[:200]!r}"
     if len(known) == 1:
         return "" if confined.stdout in known else became
-    shapes = {re.sub(r"\d+", "0", re.sub(r"[ \t]+", " ", text)) for text in known}
+    shapes = {_NUMBER.sub("0", re.sub(r"[ \t]+", " ", text)) for text in known}
     if len(shapes) == 1:
         # The same words and as many numbers: each number counts.
         places = _numbers(free).keys()
@@ -147,14 +149,14 @@ def difference(frees: Sequence[Result], confineds: Sequence[Result]) -> str:
     return "" if _is_among(*lines) else f"{lines[0]} lines became {lines[1]}"
 
 
-def _numbers(result: Result) -> dict[tuple[int, str], int]:
+def _numbers(result: Result) -> dict[tuple[int, str], float]:
     """Each number, by how many there are before it and the words between it and the last one."""
-    words = re.split(r"(\d+)", re.sub(r"[ \t]+", " ", result.stdout))
-    found = {(at, words[at - 1]): int(words[at]) for at in range(1, len(words), 2)}
+    words = _NUMBER.split(re.sub(r"[ \t]+", " ", result.stdout))
+    found = {(at, words[at - 1]): float(words[at]) for at in range(1, len(words), 2)}
     return {**found, (len(words), words[-1]): 0}
 
 
-def _is_among(found: Sequence[int], numbers: Sequence[int]) -> bool:
+def _is_among(found: Sequence[float], numbers: Sequence[float]) -> bool:
     """Whether the middle of some numbers is one that the machine could have shown."""
     margin = max(max(found) - min(found), DRIFT * max(found), DRIFT_MIN)
     return min(found) - margin <= statistics.median(numbers) <= max(found) + margin
