@@ -110,7 +110,7 @@ DEMANDS = (
     ),
     Demand(
         "`grants` in policy.yaml is documented",
-        tests=("tests/test_policy_docs.py::test_grants_are_documented",),
+        tests=("tests/app/test_grants.py::test_grants_are_documented",),
     ),
     Demand(
         "Tools that need systemd say `unsupported` where there is none",

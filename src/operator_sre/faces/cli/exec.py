@@ -28,6 +28,7 @@ __all__ = ["WaitOption", "document", "exec_", "execute", "foresee", "patience"]
 
 SECONDS_MAX = 600
 TIMEOUT_HELP = "Timeout in seconds. Default: the setting command_s."
+TimeoutOption = Annotated[float | None, typer.Option(min=0.1, max=SECONDS_MAX, help=TIMEOUT_HELP)]
 NOBODY_READS_S = 0.5
 
 
@@ -61,9 +62,7 @@ def exec_(
     cwd: Annotated[
         str, typer.Option(help="The working directory; the current one by default.")
     ] = "",
-    timeout_s: Annotated[
-        float | None, typer.Option(min=0.1, max=SECONDS_MAX, help=TIMEOUT_HELP)
-    ] = None,
+    timeout_s: TimeoutOption = None,
     reason: ReasonOption = "",
     venv: Annotated[str, typer.Option(help="Run inside this virtual environment.")] = "",
     passes: Annotated[

@@ -13,7 +13,7 @@ from operator_sre.gate import Policy, judge
 from operator_sre.gate.authority import GrantedCapabilities
 from operator_sre.gate.policy.load import book_of
 
-PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "trust.md").read_text()
 
 
 def test_grants_are_documented() -> None:
