@@ -171,13 +171,13 @@ async def world(
     (tmp_path / "home" / "ledger.key").write_text(SECRET)
     (tmp_path / "theirs").write_text("theirs")
     any_port = ("127.0.0.1", 0)
-    ears = [_Ear(socket.AF_INET, any_port), _Ear(socket.AF_INET, any_port)]
-    ears.append(_Ear(socket.AF_UNIX, str(tmp_path / "docker.sock")))
+    inside, outside = _Ear(socket.AF_INET, any_port), _Ear(socket.AF_INET, any_port)
+    docker = _Ear(socket.AF_UNIX, str(tmp_path / "docker.sock"))
     client = RunnerClient(tmp_path / "runner")
-    yield World(tmp_path, node, worker, stranger, *ears, client)
+    yield World(tmp_path, node, worker, stranger, inside, outside, docker, client)
     await client.dismiss()
     end_runner(tmp_path / "runner", signal.SIGKILL)
-    for ear in ears:
+    for ear in (inside, outside, docker):
         ear.close()
 
 
@@ -209,8 +209,7 @@ def attempt(call):
 attempt(lambda: os.kill({stranger}, signal.SIGKILL))
 attempt(lambda: os.killpg({stranger}, signal.SIGKILL))
 attempt(lambda: os.kill(-1, signal.SIGTERM))
-attempt(lambda: os.kill({os.getpid()}, signal.SIGUSR1))
-attempt(lambda: os.kill(os.getppid(), signal.SIGTERM))
+for pid in ({os.getpid()}, os.getppid()): attempt(lambda: os.kill(pid, signal.SIGUSR1))
 attempt(lambda: signal.pidfd_send_signal(os.pidfd_open({stranger}), signal.SIGKILL))
 libc = ctypes.CDLL(None, use_errno=True)
 for number in (200, 234):

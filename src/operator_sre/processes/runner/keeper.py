@@ -14,6 +14,7 @@ from operator_sre.processes.confinement.filters import Profile
 from operator_sre.processes.confinement.guard import Guard
 from operator_sre.processes.confinement.relays import Relays
 from operator_sre.processes.confinement.signals import Signals
+from operator_sre.processes.confinement.socket_lists import SocketLists
 from operator_sre.processes.confinement.workers import Workers
 from operator_sre.processes.runner.wire import Bounds, Order
 
@@ -59,6 +60,7 @@ class ConfinedCommand:
                 lambda: usage_of((self.pid, *self._others()), memory=False).tasks,
                 disk_programs=bounds.programs if "disks" in bounds.abilities else (),
                 signals=Signals(cell.pid, bounds.signals),
+                socket_lists=keeper.socket_lists,
             )
             cell.listener = -1  # the guard closes it
 
@@ -140,6 +142,7 @@ class Keeper:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.prepared: set[ConfinedCommand] = set()
+        self.socket_lists = SocketLists(folder)
         self._cells = Cells(folder)
         self._usual: Walls | None = None
 
@@ -169,6 +172,7 @@ class Keeper:
     def close(self) -> None:
         """Nothing is started any more."""
         self._cells.close()
+        self.socket_lists.close()
 
 
 def walls_of(order: Order) -> Walls:
