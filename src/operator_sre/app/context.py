@@ -264,7 +264,7 @@ def _first_recent(lines: Sequence[str], since: datetime | None) -> int:
     A line without a time belongs to the line before it. Of a log without any times the last lines
     count, and of a log that is silent in the window its last few.
     """
-    from operator_sre.models.reasoner.logs import read_time
+    from operator_sre.app.models import read_time
 
     chars, is_timed, first = 0, False, len(lines)
     for place in range(len(lines) - 1, -1, -1):
