@@ -32,11 +32,13 @@ def test_where_systemd_runs_or_another_systemctl_is_named_it_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = Programs(Spool(tmp_path / "spool"))
+
+    def supported(**more: str) -> list[bool]:
+        tools = service_tools(programs, lambda service: True, **more)
+        return [tool.is_supported for tool in tools if isinstance(tool, ServiceTool)]
+
     monkeypatch.setattr(host, "SYSTEMD", tmp_path)
-    for tool in service_tools(programs, lambda service: True):
-        assert isinstance(tool, ServiceTool)
-        assert tool.is_supported
+    assert supported() == [True] * 3
     monkeypatch.setattr(host, "SYSTEMD", tmp_path / "none")
-    for tool in service_tools(programs, lambda service: True, systemctl="/opt/systemctl"):
-        assert isinstance(tool, ServiceTool)
-        assert tool.is_supported
+    assert supported() == [False] * 3
+    assert supported(systemctl="/opt/systemctl") == [True] * 3
