@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
+from operator_lab.artifacts import Tell, fetch_artifacts
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
@@ -50,12 +51,23 @@ __all__ = [
 ]
 
 
-async def raise_rig(subject: str, directory: Path, *, make: str | None, owned: bool) -> AnyRig:
-    """Bring one up. Without a `make` it is of processes where they can be had, else containers."""
+def _tell_nobody(progress: str) -> None:
+    """Where no terminal follows it."""
+
+
+async def raise_rig(
+    subject: str, directory: Path, *, make: str | None, owned: bool, tell: Tell = _tell_nobody
+) -> AnyRig:
+    """Bring one up. Without a `make` it is of processes where they can be had, else containers.
+
+    `tell` gets the progress of files that have to be fetched.
+    """
     plugin = find_plugin(subject)
     chosen = _choose_make(plugin, make)
     if chosen is Make.PROCESSES and plugin.rig is not None:
-        return await Rig.up(plugin.rig(), directory, owned=owned)
+        spec = plugin.rig()
+        await asyncio.to_thread(fetch_artifacts, spec.artifacts, tell)
+        return await Rig.up(replace(spec, artifacts=()), directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
         return await raise_stack(plugin.stack(), directory, owned=owned)
     if chosen is None:
@@ -88,7 +100,7 @@ def check_rig(plugin: Plugin) -> None:
     """OperatorError where this machine cannot run the rig, before anything is started."""
     match _choose_make(plugin, None):
         case Make.PROCESSES if plugin.rig is not None:
-            plugin.rig()
+            fetch_artifacts(plugin.rig().artifacts, _tell_nobody)
         case Make.COMPOSE if plugin.stack is not None:
             plugin.stack()
             at_once(find_compose())
@@ -196,11 +208,13 @@ class RigView:
     broken: tuple[BrokenView, ...] = ()
 
 
-async def rig_up(app: App, subject: str | None, *, make: str | None = None) -> RigView:
+async def rig_up(
+    app: App, subject: str | None, *, make: str | None = None, tell: Tell = _tell_nobody
+) -> RigView:
     """Bring the rig of a subject to life under this home; it runs until it is taken down."""
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())
-    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False)
+    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False, tell=tell)
     return rig_status(app, subject)
 
 

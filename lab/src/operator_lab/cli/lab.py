@@ -9,7 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.faces.cli.progress import waiting
+from operator_sre.faces.cli.progress import show_progress, waiting
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def up(
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_lab.app.rigs import rig_up
 
-    with open_home(context) as app, waiting("starting the rig"):
-        view = run_until_stopped(rig_up(app, subject, make=rig), last=BROKEN_OFF)
+    progress = ["starting the rig"]
+    with open_home(context) as app, show_progress(lambda: progress[-1]):
+        work = rig_up(app, subject, make=rig, tell=progress.append)
+        view = run_until_stopped(work, last=BROKEN_OFF)
     _show(view, context.obj.home, as_json=as_json)
 
 

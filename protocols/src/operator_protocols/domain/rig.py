@@ -8,7 +8,20 @@ from enum import StrEnum
 
 from operator_protocols.domain.target import Access
 
-__all__ = ["LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
+__all__ = ["Artifact", "LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a rig needs: its path in a Maven repository, its digest, and where it is kept.
+
+    The lab fetches it where `file` is missing or has another digest.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +89,12 @@ class RigSpec:
     """Everything the lab needs to bring a copy of a Subject to life.
 
     `options` configure the subject that observes the rig, like the options in a configuration file:
-    a copy may run on shorter intervals than the original.
+    a copy may run on shorter intervals than the original. `artifacts` are fetched before the first
+    process starts.
     """
 
     subject: str
     processes: tuple[ProcessSpec, ...]
     load: LoadSpec | None = None
     options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    artifacts: tuple[Artifact, ...] = ()
