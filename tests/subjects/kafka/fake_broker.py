@@ -12,6 +12,7 @@ import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from operator_protocols.domain.target import Target
 from operator_sre.subjects.kafka.fields import Reader, compact, text, varint
@@ -142,9 +143,7 @@ async def serve(world: World, nodes: Sequence[int]) -> AsyncIterator[tuple[Targe
 
     async with contextlib.AsyncExitStack() as stack:
         for node in nodes:
-            server = await asyncio.start_server(
-                lambda reader, writer, node=node: answer(node, reader, writer), "127.0.0.1", 0
-            )
+            server = await asyncio.start_server(partial(answer, node), "127.0.0.1", 0)
             await stack.enter_async_context(server)
             world.ports[node] = server.sockets[0].getsockname()[1]
         yield tuple(Target(f"broker-{node}", "broker", port=world.ports[node]) for node in nodes)

@@ -16,7 +16,7 @@ from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.rig import Artifact
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.errors import MissingProgramError, RigError
-from operator_protocols.ports import Job, SubjectSettings
+from operator_protocols.ports import Job, SubjectSettings, Tool
 from operator_sre.clock import SystemClock
 from operator_sre.subjects.kafka import plugin
 from operator_sre.subjects.kafka.rig import artifacts, rig
@@ -113,7 +113,7 @@ def test_no_tool_elects_an_unclean_leader_and_the_lossy_ones_are_critical() -> N
         assert {need.reading for need in plugin.requires[name]} == set(starts)
 
 
-def _tools() -> list[object]:
+def _tools() -> list[Tool]:
     settings = SubjectSettings("kafka", tuple, SystemClock(), 1.0, {})
     return list(kafka_tools(settings))
 

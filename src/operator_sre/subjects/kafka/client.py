@@ -195,7 +195,8 @@ class Canary:
         self._consumer.assign([kafka.TopicPartition(self._topic, partition, offset)])
         message = self._consumer.poll(self._timeout_s)
         if message is None or message.error():
-            why = "it could not be read in time" if message is None else message.error().str()
+            error: Any = None if message is None else message.error()
+            why = "it could not be read in time" if error is None else error.str()
             return {"read_error": why[:CHARACTERS_MAX]}
         if message.offset() != offset or message.value() != text:
             return {"read_error": "", "write_lost": f"the record at offset {offset} is another"}

@@ -140,7 +140,7 @@ def rig() -> RigSpec:
     load = LoadSpec(
         PRODUCER, path="/orders", body={"item": "apple-{n}", "count": "3"}, rate_per_s=RATE_PER_S
     )
-    options = {
+    options: dict[str, str | int | float | bool] = {
         "canary": CANARY,
         "settings_every_s": 4.0,
         "lag_window_s": 15.0,

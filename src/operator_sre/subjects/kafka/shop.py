@@ -31,7 +31,7 @@ POLL_S = 0.2
 RETRY_S = 2.0
 REQUEST_BYTES_MAX = 1 << 16
 REQUEST_S_MAX = 5.0
-QUIET = {"log_level": 0, "error_cb": lambda error: None}
+QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: None}
 
 
 def produce_once(servers: str, topic: str, text: str) -> bool:
@@ -54,7 +54,11 @@ def read_all(servers: str, topic: str) -> frozenset[str] | None:
     """The records of a topic; None where one of its partitions could not be read to its end."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    settings = {"bootstrap.servers": servers, "group.id": "audit", "enable.auto.commit": False}
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "group.id": "audit",
+        "enable.auto.commit": False,
+    }
     consumer = Consumer({**settings, **QUIET, "enable.partition.eof": False})
     kept: set[str] = set()
     ends = time.monotonic() + READ_S_MAX
@@ -162,7 +166,7 @@ class Group:
 def _make_topics(servers: str) -> None:
     """Make the topics that are not there; wait for a cluster that is still starting."""
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": servers, **QUIET})
     left = dict(TOPICS)
@@ -193,8 +197,12 @@ async def _serve(name: str, servers: str, port: int) -> None:
     async def write(text: bytes) -> bool:
         done: asyncio.Future[bool] = loop.create_future()
 
+        def settle(acknowledged: bool) -> None:
+            if not done.done():
+                done.set_result(acknowledged)
+
         def tell(error: Any, _: Any) -> None:
-            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(error is None))
+            loop.call_soon_threadsafe(settle, error is None)
 
         assert producer is not None
         producer.produce(ORDERS, text, on_delivery=tell)

@@ -292,7 +292,7 @@ class Cluster:
             "replication_low_topic": low[0] if low else None,
             "minimum_strict": listed(strict),
             "minimum_tight": listed(tight),
-            "minimum_topic": (strict or tight or [None])[0],
+            "minimum_topic": next(iter(strict or tight), None),
             "unclean_topics": listed(unclean),
             "unclean_topic": unclean[0] if unclean else None,
             "retention_short": listed(short),

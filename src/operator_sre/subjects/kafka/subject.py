@@ -152,8 +152,8 @@ class KafkaCluster(BaseSubject):
                     if place.total_bytes > 0
                 ]
                 if ratios:
-                    ratio, free = max(ratios)
-                    readings |= {"disk_ratio": round(ratio, 4), "disk_free_bytes": free}
+                    fullest, left = max(ratios)
+                    readings |= {"disk_ratio": round(fullest, 4), "disk_free_bytes": left}
             readings |= local
             ratio, free = readings.get("disk_ratio"), readings.get("disk_free_bytes")
             if isinstance(ratio, float) and isinstance(free, int):
@@ -259,8 +259,8 @@ class KafkaCluster(BaseSubject):
         expired = [
             f"{topic}-{index}" for (topic, index), at in view.places.items() if at.read < at.first
         ]
-        topic, _, index = places[0].rpartition("-") if places else ("", "", "")
-        at = view.places.get((topic, int(index))) if index else None
+        topic, _, number = places[0].rpartition("-") if places else ("", "", "")
+        here = view.places.get((topic, int(number))) if number else None
         return {
             "state": view.state,
             "members": view.members,
@@ -269,8 +269,8 @@ class KafkaCluster(BaseSubject):
             "lag_status": status.value,
             "lag_places": listed(places) if status is not LagStatus.OK else "",
             "lag_topic": topic,
-            "lag_partition": int(index) if index else None,
-            "lag_offset": None if at is None else at.read,
+            "lag_partition": int(number) if number else None,
+            "lag_offset": None if here is None else here.read,
             "expired": listed(sorted(expired)),
             "loses": bool(expired),
         }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.observation import Value
 from operator_protocols.errors import OperatorError
 from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.kit.tool import (
@@ -348,7 +349,7 @@ async def lower_retention(call: ClusterCall) -> Done:
         raise RefusedCall(f"{topic} keeps its records for no longer than that already.")
     changes = {RETENTION: str(hours * HOUR_MS)}
     await asyncio.to_thread(call.client.change, "topic", topic, changes)
-    data = {"changed": True, "before_ms": before.value}
+    data: dict[str, Value] = {"changed": True, "before_ms": before.value}
     return Done(f"{topic} keeps its records for {hours} h.", data)
 
 
