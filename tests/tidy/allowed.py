@@ -57,6 +57,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/engine/local.py:LocalEngine._carry": (
         "one broken run must not end the agent; it is logged and its ticket released"
     ),
+    "src/operator_sre/app/parts.py:Parts._keep": (
+        "one broken part must not end the others; it is logged, shown in the status, and restarted"
+    ),
     "src/operator_sre/engine/local.py:Rounds._watch": (
         "one broken subject must not blind us to all others; it is logged and counted"
     ),

@@ -23,7 +23,7 @@ Expected failures are values: a command that fails is a Result, a refusal is a V
 
 from __future__ import annotations
 
-from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.category import ControlCategory, ErrorCategory, NextAction
 
 __all__ = [
     "AuthorityError",
@@ -52,6 +52,7 @@ class OperatorError(Exception):
     exit_code = 1
     category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
     next_action = NextAction.ASK_USER
+    control: ControlCategory | None = None
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
@@ -83,6 +84,7 @@ class MissingExtraError(OperatorError):
 
     category = ErrorCategory.DEPENDENCY_CONFLICT
     next_action = NextAction.INSTALL_DEPENDENCY
+    control = ControlCategory.FEATURE_NOT_ENABLED
 
     def __init__(self, extra: str, *, needed_for: str) -> None:
         super().__init__(
@@ -180,6 +182,7 @@ class PermitError(OperatorError):
     def __init__(self, message: str, *, next_step: str = "", busy: bool = False) -> None:
         super().__init__(message, next_step=next_step)
         self.busy = busy
+        self.control = ControlCategory.CONCURRENCY_UNAVAILABLE if busy else None
 
 
 class AuthorityError(OperatorError):
@@ -188,6 +191,7 @@ class AuthorityError(OperatorError):
     exit_code = 3
     category = ErrorCategory.POLICY_DENIED
     next_action = NextAction.ASK_USER
+    control = ControlCategory.MISSING_SCOPE
 
 
 class ObservationError(OperatorError):

@@ -26,6 +26,7 @@ __all__ = [
     "deadline_of",
     "is_change",
     "left_of",
+    "limit_reached",
     "obstacle_of",
     "read_only_tools",
     "repeats",
@@ -120,6 +121,18 @@ class Progress:
             tokens_max=self._budget.tokens_max - spent.tokens,
             usd_max=self._budget.usd_max - spent.usd,
         )
+
+
+def limit_reached(left: Budget) -> str:
+    """The name of the first limit that was reached; empty while there is some of each."""
+    limits = {
+        "turns": left.turns_max,
+        "commands": left.commands_max,
+        "seconds": left.seconds_max,
+        "tokens": left.tokens_max,
+        "usd": left.usd_max,
+    }
+    return next((name for name, rest in limits.items() if rest <= 0), "")
 
 
 def used_up(left: Budget, budget: Budget) -> str:

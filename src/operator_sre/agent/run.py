@@ -24,7 +24,7 @@ from operator_protocols.domain.run import (
     Turn,
     Want,
 )
-from operator_sre.agent.progress import ARRIVED, Progress, to_undo, used_up
+from operator_sre.agent.progress import ARRIVED, Progress, limit_reached, to_undo, used_up
 from operator_sre.agent.transcript import Stopped
 
 __all__ = ["Conclusion", "Run", "check_diagnosis"]
@@ -44,6 +44,7 @@ class Conclusion:
     proof: Proof | None
     reason: str
     category: ErrorCategory | None = None
+    limit: str = ""
 
 
 class Run:
@@ -133,7 +134,9 @@ class Run:
             yield from self._prove(Prove("The budget is used up after a change."))
         if self.conclusion is None:
             reason = f"The budget is used up ({spent}); nothing is proven. {self._done.account()}"
-            self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED)
+            # A timeout of the model ends the run before its own limit is reached.
+            limit = limit_reached(self._remaining()) or "seconds"
+            self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED, limit)
 
     def _give_up(self, why: Stopped) -> Generator[Want, None, None]:
         """Escalate: a change that was never proven and does not help is rolled back."""

@@ -24,6 +24,7 @@ from operator_sre.config.models import (
     model_named,
     models_of,
 )
+from operator_sre.config.service import ServiceConfig, service_of
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import NoticeConfig, notices_of, triggers_of, unknown
 from operator_sre.ownership import must_be_trusted
@@ -166,6 +167,7 @@ SETTINGS: tuple[Setting, ...] = (
         "tokens_per_day", "2000000", _number(0, 1e12), "maximum tokens of all runs per day (UTC)"
     ),
 )
+_TABLES = ("models", "notify", "service", "subjects", "triggers")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Variables that do not follow the pattern; the last one marks what an agent has started.
 _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE", "OPERATOR_TREE"}
@@ -182,6 +184,7 @@ class Config:
     triggers: tuple[Trigger, ...] = ()
     notices: NoticeConfig = field(default_factory=NoticeConfig)
     models: tuple[ModelConfig, ...] = ()
+    service: ServiceConfig = field(default_factory=ServiceConfig)
     written: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -248,9 +251,10 @@ def load_config(
     triggers = triggers_of(table.pop("triggers", {}), file)
     notices = notices_of(table.pop("notify", {}), file)
     minds = table.pop("models", {})
+    service = service_of(table.pop("service", {}), file)
     for name, value in table.items():
         if name not in _BY_NAME:
-            raise unknown(name, [*_BY_NAME, "models", "notify", "subjects", "triggers"], str(file))
+            raise unknown(name, [*_BY_NAME, *_TABLES], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{name!r} in {str(file)!r} must be a number or a string.")
     layers: list[tuple[str, Mapping[str, str]]] = [
@@ -288,7 +292,7 @@ def load_config(
     known = subjects_of(subjects, file)
     # Resolved from more than one source.
     written |= {name: str(values[name]) for name in ("home", "mode")}
-    config = Config(values, sources, known, file, triggers, notices, models, written)
+    config = Config(values, sources, known, file, triggers, notices, models, service, written)
     # A user who can write there decides what has been approved.
     must_be_trusted(config.store if isinstance(config.store, Path) else config.home, ConfigError)
     return config

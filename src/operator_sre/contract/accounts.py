@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.category import ControlCategory, ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.run_record import RunRecord
+from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import UsageError
 from operator_sre.contract import evidence
 from operator_sre.contract.documents import is_valid_error_category
@@ -28,12 +30,14 @@ from operator_sre.contract.messages import (
 
 __all__ = [
     "Denial",
+    "Idle",
     "NotFailedError",
     "RunFacts",
     "Waiting",
     "category_of",
     "denials_of",
     "failure_of",
+    "idle_of",
     "next_of",
     "obstacle_of",
     "summary_of",
@@ -56,6 +60,7 @@ ENDS = {
     RunStatus.STOPPED: "run_stopped",
 }
 DENIED = "policy_denied"
+CLAIMED = TicketState.CLAIMED
 # Entries that start a span of the run's trace.
 SPANNED = frozenset(
     {
@@ -97,6 +102,15 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """Why no agent works on a run now, and the next action."""
+
+    sentence: str
+    next_action: NextAction
+    evidence: tuple[EvidenceRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """A run with all its entries, oldest first; `halted` when the kill switch holds it."""
 
@@ -105,6 +119,7 @@ class RunFacts:
     ticket_state: str = ""
     halted: str = ""
     waiting: Waiting | None = None
+    idle: Idle | None = None
 
     @property
     def status(self) -> RunStatus:
@@ -220,6 +235,71 @@ class NotFailedError(UsageError):
 
     exit_code = 1
 
+    def __init__(self, facts: RunFacts) -> None:
+        run, status = facts.run, facts.status
+        how = {
+            RunStatus.COMPLETED: f"it completed. {run.summary}",
+            RunStatus.STOPPED: "it was stopped before it finished.",
+        }
+        message = f"Run {run.id!r} did not fail: {how.get(status, 'it has not ended.')}".strip()
+        answer = next_of(facts)
+        super().__init__(message, next_step=f"Next: {answer.next_action}. {answer.rationale}")
+        self.next_action = answer.next_action
+        if status is not RunStatus.RUNNING:
+            self.control = ControlCategory.RUN_TERMINAL
+
+
+def idle_of(
+    run: RunRecord,
+    ticket: Ticket | None,
+    entries: Sequence[Entry],
+    *,
+    lease_ends: datetime | None,
+    now: datetime,
+) -> Idle | None:
+    """Why no agent works on the run now; None while one does, or when the run is simply over."""
+    if ticket is None or ticket.run != run.id:
+        if run.finished_at is not None:
+            return None
+        later = "was removed" if ticket is None else f"went on with run {ticket.run or 'none'}"
+        why = f"The run never recorded its end, and its ticket {later}. Nothing will resume it."
+        return Idle(why, NextAction.EXPORT_AUDIT)
+    if ticket.pause is not None and ticket.is_paused(now) and ticket.state is not CLAIMED:
+        until = ticket.pause.until
+        when = f"until {_clock(until)}" if until else "until a person resumes it"
+        resume = evidence.of_command(f"operator tickets unhold {ticket.id}", "resume the ticket")
+        why = f"{ticket.pause.by} paused ticket {ticket.id} {when}. {ticket.pause.reason}".strip()
+        return Idle(why, NextAction.ASK_USER, (resume,))
+    if run.finished_at is not None:
+        return None
+    start = evidence.of_command("operator agent start", "start an agent, which resumes the run")
+    if ticket.state is CLAIMED:
+        if lease_ends is not None and lease_ends > now:
+            return None
+        since = f" since {_clock(lease_ends)}" if lease_ends else ""
+        why = (
+            f"Orphaned: worker {ticket.worker or 'unknown'} has not renewed its lease{since}. The"
+            " next agent that starts or polls resumes the run."
+        )
+        return Idle(why, NextAction.RERUN, (start,))
+    kinds = (Kind.TICKET_RELEASED, Kind.TICKET_CLAIMED)
+    last = next((entry for entry in reversed(entries) if entry.kind in kinds), None)
+    if last is None or last.kind is not Kind.TICKET_RELEASED:
+        return Idle("Parked: no agent works on the run.", NextAction.RERUN, (start,))
+    reason = str(last.payload.get("reason") or "")
+    not_before = datetime.fromtimestamp(float(last.payload.get("not_before") or 0), UTC)
+    refs = (evidence.of_entry(last, "the release of the ticket"), start)
+    if not_before > now and "category" in last.payload:
+        why = f"The last attempt failed. {reason} Operator tries again at {_clock(not_before)}."
+        return Idle(why, NextAction.RERUN, refs)
+    decided = " The request is decided." if reason.startswith("Pending approval") else ""
+    why = f"Parked: no agent works on the run. {reason}{decided} The next agent resumes it."
+    return Idle(why, NextAction.RERUN, refs)
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
 
 def summary_of(facts: RunFacts) -> SummarizeRunResponse:
     """The result of a run, in figures and a sentence."""
@@ -232,6 +312,8 @@ def summary_of(facts: RunFacts) -> SummarizeRunResponse:
         summary = f"Stopped: {about} is held by the kill switch. {facts.halted}".strip()
     elif facts.waiting is not None and status is RunStatus.RUNNING:
         summary = f"Running: {about} waits. {facts.waiting.sentence}"
+    elif facts.idle is not None and status is RunStatus.RUNNING:
+        summary = f"Not finished: {about}. {facts.idle.sentence}"
     elif status is RunStatus.RUNNING:
         summary = f"Running: {about} has not ended."
     else:
@@ -262,10 +344,7 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     """Why a run failed. NotFailedError when it did not."""
     category = facts.category
     if category is None:
-        raise NotFailedError(
-            f"Run {facts.run.id!r} did not fail: its status is {facts.status}.",
-            next_step=f"See: operator summarize {facts.run.id}",
-        )
+        raise NotFailedError(facts)
     next_action, advice = ADVICE[category]
     denials = denials_of(facts.entries)
     shown, last = obstacle_of(facts), facts.last(Kind.RUN_FINISHED)
@@ -333,6 +412,9 @@ def next_of(facts: RunFacts) -> NextActionResponse:
     handed = facts.last(Kind.TICKET_HANDED_OFF, Kind.TICKET_REOPENED, Kind.TICKET_CLAIMED)
     if waiting is not None:
         action, why, refs = waiting.next_action, waiting.sentence, [waiting.evidence]
+    elif facts.idle is not None and not facts.halted:
+        idle = facts.idle
+        action, why, refs = idle.next_action, idle.sentence, [*refs, *idle.evidence]
     elif facts.status is RunStatus.RUNNING:
         action = NextAction.ASK_USER
         why = "The run is in progress. Nothing needs to be done until it ends."
@@ -347,7 +429,14 @@ def next_of(facts: RunFacts) -> NextActionResponse:
     elif facts.category is not None:
         action, advice = ADVICE[facts.category]
         why = f"{facts.category}: {advice}"
-    elif facts.ticket_state != "escalated":
+    elif facts.ticket_state == TicketState.WATCHED:
+        action = NextAction.ASK_USER
+        why = "The system recovered. Nothing needs to be done while Operator watches it."
+    elif facts.ticket_state in (TicketState.OPEN, CLAIMED):
+        action = NextAction.RERUN
+        why = "The run ended, and its ticket is open again. The next agent starts a new run."
+        refs.append(evidence.of_command(f"operator tickets show {run.ticket}", "the ticket"))
+    elif facts.ticket_state != TicketState.ESCALATED:
         action = NextAction.EXPORT_AUDIT
         why = "The run ended normally. Export its audit record for review."
         export = f"operator audit export --format jsonl --run {run.id}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.category import ErrorCategory
@@ -136,6 +137,11 @@ class StoredBacklog:
     def waiting(self, *, limit: int) -> Sequence[Ticket]:
         """Claimable tickets, the most urgent and oldest first."""
         return _claimable(self._reader.rows, self._clock.now().timestamp(), limit=limit)
+
+    def lease_end(self, ticket: int) -> datetime | None:
+        """When the lease on a ticket ends or ended; None if no worker has one."""
+        rows = self._reader.rows("SELECT until FROM leases WHERE ticket = ?", (ticket,))
+        return datetime.fromtimestamp(float(rows[0][0]), UTC) if rows else None
 
 
 def _claimable(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
-from operator_lab.artifacts import Tell, fetch_artifacts
+from operator_lab.artifacts import fetch_artifacts
+from operator_lab.builders import build_for, unbuildable
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
@@ -51,22 +53,35 @@ __all__ = [
 ]
 
 
-def _tell_nobody(progress: str) -> None:
-    """Where no terminal follows it."""
+def _say_nothing(_: str) -> None:
+    """Drop the progress of a build or a download."""
 
 
 async def raise_rig(
-    subject: str, directory: Path, *, make: str | None, owned: bool, tell: Tell = _tell_nobody
+    subject: str,
+    directory: Path,
+    *,
+    make: str | None,
+    owned: bool,
+    tell: Callable[[str], None] = _say_nothing,
 ) -> AnyRig:
     """Bring one up. Without a `make` it is of processes where they can be had, else containers.
 
-    `tell` gets the progress of files that have to be fetched.
+    `tell` gets what is fetched or built before, and how far it is.
     """
     plugin = find_plugin(subject)
     chosen = _choose_make(plugin, make)
     if chosen is Make.PROCESSES and plugin.rig is not None:
         spec = plugin.rig()
+        if spec.note:
+            tell(spec.note)
         await asyncio.to_thread(fetch_artifacts, spec.artifacts, tell)
+        stop = threading.Event()
+        try:
+            await asyncio.to_thread(build_for, spec, tell, stop)
+        finally:
+            stop.set()
+        tell("starting the rig")
         return await Rig.up(replace(spec, artifacts=()), directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
         return await raise_stack(plugin.stack(), directory, owned=owned)
@@ -90,17 +105,17 @@ def no_rig(plugin: Plugin) -> str:
     if plugin.rig is None:
         return "it has no rig"
     try:
-        plugin.rig()
+        spec = plugin.rig()
     except (MissingExtraError, RigError) as problem:
         return str(problem)
-    return ""
+    return unbuildable(spec)
 
 
 def check_rig(plugin: Plugin) -> None:
     """OperatorError where this machine cannot run the rig, before anything is started."""
     match _choose_make(plugin, None):
         case Make.PROCESSES if plugin.rig is not None:
-            fetch_artifacts(plugin.rig().artifacts, _tell_nobody)
+            fetch_artifacts(plugin.rig().artifacts, _say_nothing)
         case Make.COMPOSE if plugin.stack is not None:
             plugin.stack()
             at_once(find_compose())
@@ -209,9 +224,16 @@ class RigView:
 
 
 async def rig_up(
-    app: App, subject: str | None, *, make: str | None = None, tell: Tell = _tell_nobody
+    app: App,
+    subject: str | None,
+    *,
+    make: str | None = None,
+    tell: Callable[[str], None] = _say_nothing,
 ) -> RigView:
-    """Bring the rig of a subject to life under this home; it runs until it is taken down."""
+    """Bring the rig of a subject to life under this home; it runs until it is taken down.
+
+    `tell` gets what is fetched or built before, and how far it is.
+    """
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())
     await raise_rig(subject, app.rig_directory(subject), make=make, owned=False, tell=tell)

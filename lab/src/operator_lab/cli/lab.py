@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,9 +49,14 @@ def up(
     from operator_lab.app.rigs import rig_up
 
     progress = ["starting the rig"]
+
+    def tell(sentence: str) -> None:
+        progress.append(sentence)
+        if sentence.endswith("."):  # the cost always; progress on terminals only
+            sys.stderr.write(f"{sentence}\n")
+
     with open_home(context) as app, show_progress(lambda: progress[-1]):
-        work = rig_up(app, subject, make=rig, tell=progress.append)
-        view = run_until_stopped(work, last=BROKEN_OFF)
+        view = run_until_stopped(rig_up(app, subject, make=rig, tell=tell), last=BROKEN_OFF)
     _show(view, context.obj.home, as_json=as_json)
 
 

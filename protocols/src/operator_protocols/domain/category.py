@@ -1,10 +1,10 @@
-"""Why something failed, and what to do about it, in the words of the operator contract 1.0.0."""
+"""Why something failed, and what to do about it, in the words of the operator contract."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["ErrorCategory", "FailureCategory", "NextAction"]
+__all__ = ["ControlCategory", "ErrorCategory", "FailureCategory", "NextAction", "Recovery"]
 
 
 class ErrorCategory(StrEnum):
@@ -25,6 +25,22 @@ class ErrorCategory(StrEnum):
     DASHBOARD_UNAVAILABLE = "dashboard_unavailable"
 
 
+class ControlCategory(StrEnum):
+    """Why a request was not admitted: the categories that contract 1.1.0 adds.
+
+    A reader of 1.0.0 gets the ErrorCategory beside it.
+    """
+
+    DEPLOYMENT_INACTIVE = "deployment_inactive"
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    CONCURRENCY_UNAVAILABLE = "concurrency_unavailable"
+    LIMIT_AMENDMENT_DENIED = "limit_amendment_denied"
+    UNSAFE_PAUSE_BOUNDARY = "unsafe_pause_boundary"
+    RUN_TERMINAL = "run_terminal"
+    FEATURE_NOT_ENABLED = "feature_not_enabled"
+    MISSING_SCOPE = "missing_scope"
+
+
 class NextAction(StrEnum):
     """The one thing to do next."""
 
@@ -38,6 +54,16 @@ class NextAction(StrEnum):
     RERUN = "rerun"
     EXPORT_AUDIT = "export_audit"
     ASK_USER = "ask_user"
+
+
+class Recovery(StrEnum):
+    """What helps a run: the next actions that contract 1.1.0 adds."""
+
+    MORE_TIME = "more_time"
+    CAPABILITY_UP = "capability_up"
+    LARGER_CONTEXT = "larger_context"
+    SPLIT_TASK = "split_task"
+    STOP = "stop"
 
 
 class FailureCategory(StrEnum):

@@ -157,6 +157,10 @@ class Backlog(Protocol):
         """
         ...
 
+    def lease_end(self, ticket: int) -> datetime | None:
+        """When the lease on a ticket ends or ended; None if no worker has one."""
+        ...
+
 
 @runtime_checkable
 class Workers(Protocol):

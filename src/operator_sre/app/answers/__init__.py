@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from operator_sre.app.answers.denials import explain_denial, recommend_patch
     from operator_sre.app.answers.projects import validate_project
     from operator_sre.app.answers.runs import (
+        document_in,
         explain_failure,
         next_action,
         run_timeline,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "document_in",
     "explain_denial",
     "explain_failure",
     "next_action",
@@ -27,6 +29,7 @@ __all__ = [
 
 # Loaded lazily: one question does not wait for the imports of the others.
 _ANSWERED_IN = {
+    "document_in": "runs",
     "explain_denial": "denials",
     "explain_failure": "runs",
     "next_action": "runs",

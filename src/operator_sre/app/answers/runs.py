@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
@@ -13,16 +13,18 @@ from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.answers.texts import blocking_rule, collapse_marks, without_secrets
 from operator_sre.app.story import lines_of, summarize_entry
-from operator_sre.contract import evidence
+from operator_sre.contract import SCHEMA_VERSION, evidence
 from operator_sre.contract.accounts import (
     Denial,
     RunFacts,
     Waiting,
     failure_of,
+    idle_of,
     next_of,
     summary_of,
     timeline_of,
 )
+from operator_sre.contract.editions import amend_document
 from operator_sre.contract.evidence import ADVICE, after_decline
 from operator_sre.contract.messages import (
     EvidenceRef,
@@ -30,6 +32,7 @@ from operator_sre.contract.messages import (
     ExplainFailureResponse,
     GetRunTimelineRequest,
     GetRunTimelineResponse,
+    Message,
     NextActionRequest,
     NextActionResponse,
     SummarizeRunRequest,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
 __all__ = [
+    "document_in",
     "entries_of",
     "explain_failure",
     "facts_of",
@@ -101,6 +105,17 @@ def next_action(app: App, request: NextActionRequest) -> NextActionResponse:
     return without_secrets(answer, collapse_marks)
 
 
+def document_in(app: App, answer: Message, edition: str) -> dict[str, Any]:
+    """The document of an answer in an edition of the contract."""
+    run = str(getattr(answer, "run_id", ""))
+    is_later = run and edition != SCHEMA_VERSION
+    document = amend_document(answer, facts_of(app, run) if is_later else None, edition=edition)
+    for part, name in ((document, "latest_reason"), (document.get("attempt_report"), "reason")):
+        if part and name in part:
+            part[name] = collapse_marks(part[name])
+    return document
+
+
 def facts_of(app: App, run: str) -> RunFacts:
     """What is known of a run."""
     record = app.store.runs.get(run)
@@ -112,12 +127,15 @@ def facts_of(app: App, run: str) -> RunFacts:
     ticket = app.store.tickets.get(record.ticket)
     running = record.state == "running"
     switch = app.store.switch.state() if running else None
+    entries, now = entries_of(app, run), app.clock.now()
+    ends = app.store.backlog.lease_end(record.ticket)
     return RunFacts(
         run=record,
-        entries=entries_of(app, run),
+        entries=entries,
         ticket_state=ticket.state.value if ticket and ticket.run == run else "",
         halted=f"{switch.by} turned it on: {switch.reason}" if switch and switch.on else "",
         waiting=waiting_for(app, record),
+        idle=idle_of(record, ticket, entries, lease_ends=ends, now=now),
     )
 
 
@@ -212,7 +230,10 @@ def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
             return Waiting(why, _show_change(change), after_decline(change.boundary))
         break
     run_id = run.id if run else ""
-    requests = app.store.approvals.find(states=(ApprovalState.PENDING,), run=run_id)
+    now = app.clock.now()
+    pending_requests = app.store.approvals.find(states=(ApprovalState.PENDING,), run=run_id)
+    # A request that is out of time can no longer be decided, also before that is recorded.
+    requests = [request for request in pending_requests if request.expires_at > now]
     if not requests:
         return None
     approval = requests[0]

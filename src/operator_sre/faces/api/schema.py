@@ -12,12 +12,14 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from operator_protocols.domain.token import Role
+from operator_protocols.errors import OperatorError
 from operator_sre.app import answers
-from operator_sre.contract import messages
-from operator_sre.contract.documents import as_document, from_document
+from operator_sre.contract import SCHEMA_VERSION, messages
+from operator_sre.contract.documents import from_document
+from operator_sre.contract.editions import edition_of, problem_document
 from operator_sre.faces.api import actions, events, response
 from operator_sre.faces.api.operations import documents
-from operator_sre.faces.api.response import JSON, answer
+from operator_sre.faces.api.response import JSON, answer, status_of
 from operator_sre.faces.api.routes import (
     ANSWERS,
     ASKS,
@@ -87,13 +89,19 @@ METHODS: dict[str, tuple[Role, type, type, Method]] = {
 
 def _endpoint(path: str, kind: type, method: Method) -> Endpoint:
     async def serve(request: Request) -> Response:
-        message: Any = from_document(kind, await read_body(request, dict[str, Any]))
-        home = home_of(request)
-        if inspect.iscoroutinefunction(method):
-            response = await method(home, message)
-        else:
-            response = await ask_long(home, method, message)
-        return answer(as_document(response))
+        body = await read_body(request, dict[str, Any])
+        message: Any = from_document(kind, body)
+        home, edition = home_of(request), edition_of(message.schema_version)
+        try:
+            if inspect.iscoroutinefunction(method):
+                response = await method(home, message)
+            else:
+                response = await ask_long(home, method, message)
+            return answer(await ask_long(home, answers.document_in, response, edition))
+        except OperatorError as error:
+            if edition == SCHEMA_VERSION:
+                raise
+            return answer(problem_document(error), status=status_of(error))
 
     serve.__name__ = path.replace("-", "_")
     serve.__doc__ = (method.__doc__ or "").strip().splitlines()[0]

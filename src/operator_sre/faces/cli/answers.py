@@ -12,6 +12,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
     from operator_sre.contract.messages import EvidenceRef, Message
 
 __all__ = [
@@ -24,6 +25,12 @@ __all__ = [
     "validate",
 ]
 
+ContractOption = Annotated[
+    str,
+    typer.Option(
+        "--contract", metavar="VERSION", help="Version of the JSON document: 1.0.0 or 1.1.0."
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(help="The run id; see: operator audit list.")]
 MaybeRunArgument = Annotated[str, typer.Argument(help="The run id.")]
 
@@ -32,6 +39,7 @@ def validate(
     context: typer.Context,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The project directory.")] = ".",
     as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
 ) -> None:
     """Check a project and list every problem. Exit 1 if there is one."""
     import os
@@ -47,7 +55,8 @@ def validate(
     config = load_config(flags={"home": options.home}, environ=os.environ, cwd=Path("/"))
     with look_at_app(config) as app:
         answer = validate_project(app, ValidateAgentProjectRequest(project_dir=folder))
-    document = _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if not as_json:
         ready = "is ready" if document["ready"] else "is not ready"
         runtime = f" ({document['runtime']})" if "runtime" in document else ""
@@ -59,14 +68,20 @@ def validate(
     raise typer.Exit(0 if answer.ready else 1)
 
 
-def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+def summarize(
+    context: typer.Context,
+    run: RunArgument,
+    as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
+) -> None:
     """Summarize a run: its outcome, figures and one sentence."""
     from operator_sre.app.answers import summarize_run
     from operator_sre.contract.messages import SummarizeRunRequest
 
     with open_home(context) as app:
         answer = summarize_run(app, SummarizeRunRequest(run_id=run))
-    document = _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if not as_json:
         keys = ("status", "started_at", "finished_at", "duration_ms", "invocations")
         more = ("policy_denials", "error_category", "exit_code")
@@ -75,14 +90,20 @@ def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = Fa
         _tell_evidence(answer.evidence_refs)
 
 
-def explain_failure(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+def explain_failure(
+    context: typer.Context,
+    run: RunArgument,
+    as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
+) -> None:
     """Explain why a run failed, with the evidence and the next step."""
     from operator_sre.app.answers import explain_failure as explained
     from operator_sre.contract.messages import ExplainFailureRequest
 
     with open_home(context) as app:
         answer = explained(app, ExplainFailureRequest(run_id=run))
-    _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if as_json:
         return
     print_lines([clean(f"{answer.error_category}: {answer.root_cause}")])
@@ -98,6 +119,7 @@ def explain_denial(
     run: MaybeRunArgument = "",
     action: Annotated[str, typer.Option(help="A command line, or a tool that the run used.")] = "",
     as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
 ) -> None:
     """Show which rule denied an action, or would deny it. Exit 1 if none does."""
     from operator_sre.app.answers import explain_denial as explained
@@ -105,7 +127,8 @@ def explain_denial(
 
     with open_home(context) as app:
         answer = explained(app, ExplainPolicyDenialRequest(run_id=run, action=action))
-    _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if as_json:
         return
     print_lines([clean(f"Denied by {answer.blocking_rule_id}: {answer.denied_action}")])
@@ -118,6 +141,7 @@ def recommend_patch(
     text: Annotated[str, typer.Argument(help="What to allow, in plain words.")],
     risk: Annotated[str, typer.Option(help="Set to high to allow broad or private access.")] = "",
     as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
 ) -> None:
     """Propose a policy change. Nothing is applied until a person confirms it; exit 4."""
     from operator_sre.app.answers import recommend_patch as recommended
@@ -130,7 +154,8 @@ def recommend_patch(
     )
     with open_home(context) as app:
         answer = run_until_stopped(recommended(app, request))
-    _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if not as_json:
         print_lines([clean(line) for line in answer.proposed_patch.splitlines()])
         print_lines(["", clean(f"risk {answer.risk_level}: {answer.rationale}")])
@@ -140,14 +165,20 @@ def recommend_patch(
     raise typer.Exit(4)
 
 
-def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+def timeline(
+    context: typer.Context,
+    run: RunArgument,
+    as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
+) -> None:
     """List everything that happened in a run, oldest first."""
     from operator_sre.app.answers import run_timeline
     from operator_sre.contract.messages import GetRunTimelineRequest
 
     with open_home(context) as app:
         answer = run_timeline(app, GetRunTimelineRequest(run_id=run))
-    _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if not as_json:
         for event in answer.events:
             when = f"{event.timestamp:%H:%M:%S.%f}"[:-3]
@@ -156,7 +187,10 @@ def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = Fal
 
 
 def next_action(
-    context: typer.Context, run: MaybeRunArgument = "", as_json: JsonOption = False
+    context: typer.Context,
+    run: MaybeRunArgument = "",
+    as_json: JsonOption = False,
+    contract: ContractOption = "1.0.0",
 ) -> None:
     """Recommend the next step, for a run or overall."""
     from operator_sre.app.answers import next_action as decided
@@ -164,20 +198,26 @@ def next_action(
 
     with open_home(context) as app:
         answer = decided(app, NextActionRequest(run_id=run))
-    _print_answer(answer, as_json=as_json)
+        document = _document_of(app, answer, contract)
+    _print_answer(document, as_json=as_json)
     if not as_json:
         print_lines([clean(f"{answer.next_action}: {answer.rationale}")])
         _tell_evidence(answer.evidence_refs)
 
 
-def _print_answer(answer: Message, *, as_json: bool) -> dict[str, Any]:
-    """The document of an answer, checked against the contract; printed with `as_json`."""
+def _document_of(app: App, answer: Message, contract: str) -> dict[str, Any]:
+    """The document of an answer, checked, in this version of the contract."""
+    from operator_sre.app.answers import document_in
+    from operator_sre.contract.editions import edition_of
     from operator_sre.contract.schemas import check_document
 
-    document = check_document(answer)
+    check_document(answer)
+    return document_in(app, answer, edition_of(contract))
+
+
+def _print_answer(document: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(document)
-    return document
 
 
 def _tell_evidence(refs: Iterable[EvidenceRef], *, indent: str = "  ") -> None:

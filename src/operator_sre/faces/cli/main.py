@@ -165,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except errors_to_report() as error:
         if debug:
             raise
-        code = report(error, as_json=as_json)
+        at = given.index("--contract") + 1 if "--contract" in given else len(given)
+        code = report(error, as_json=as_json, contract=next(iter(given[at:]), ""))
     try:
         sys.stdout.flush()
     except BrokenPipeError:

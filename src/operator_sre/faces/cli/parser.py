@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.faces.cli.output import clean, print_json
 
 __all__ = ["Verb", "errors_to_report", "moment", "refuse_empty", "report", "sentence_of"]
@@ -117,15 +118,22 @@ def errors_to_report() -> tuple[type[BaseException], ...]:
     return (Exception, KeyboardInterrupt)
 
 
-def report(error: BaseException, *, as_json: bool) -> int:
-    """Say what went wrong, and return the exit code."""
+def report(error: BaseException, *, as_json: bool, contract: str = "") -> int:
+    """Say what went wrong, and return the exit code. `contract` is the version of the JSON."""
     if isinstance(error, BrokenPipeError):
         return 1  # the answer was not read, and exit 0 would mean SAFE for `gate check`
     if isinstance(error, BaseExceptionGroup):
-        return report(error.exceptions[0], as_json=as_json)
+        return report(error.exceptions[0], as_json=as_json, contract=contract)
     code, category, message, next_step, action = _explain(error)
     if message.startswith("Usage:") and not as_json:
         sys.stderr.write(f"{message}\n")  # a noun without a verb: its help is the answer
+    elif as_json and contract.startswith("1.") and contract > SCHEMA_VERSION:
+        from operator_sre.contract.editions import error_document
+
+        words = f"{message} {next_step}".strip()
+        control = error.control if isinstance(error, OperatorError) else None
+        known = ErrorCategory(category), words, NextAction(action)
+        print_json(error_document(*known, control=control))
     elif as_json:
         fields = {"category": category, "message": f"{message} {next_step}".strip()}
         print_json({"error": {**fields, "next_action": action}})

@@ -17,12 +17,17 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_until_stopped(
-    work: Coroutine[Any, Any, T], *, stopping: Callable[[], None] = lambda: None, last: str = ""
+    work: Coroutine[Any, Any, T],
+    *,
+    stopping: Callable[[], None] = lambda: None,
+    last: str = "",
+    reload: Callable[[], None] | None = None,
 ) -> T:
     """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code.
 
     After the first signal the others are ignored: cleaning up is bounded and must finish.
-    `stopping` is called at the first signal; `last` is printed after the clean-up.
+    `stopping` is called at the first signal; `last` is printed after the clean-up. With `reload`,
+    SIGHUP calls it inside the loop and stops nothing.
     """
     import asyncio  # commands that only read start faster without it
 
@@ -39,6 +44,9 @@ def run_until_stopped(
         task = asyncio.ensure_future(work)
 
         def stop(number: int, frame: FrameType | None) -> None:
+            if number == signal.SIGHUP and reload is not None:
+                loop.call_soon_threadsafe(reload)
+                return
             if not stopped_by:
                 stopping()
                 loop.call_soon_threadsafe(task.cancel)

@@ -147,7 +147,7 @@ def rig() -> RigSpec:
         "disk_free_bytes_min": 24 << 20,
         "log_bytes_max": 16 << 20,
     }
-    return RigSpec("kafka", (*brokers, *shop), load, options, artifacts())
+    return RigSpec("kafka", (*brokers, *shop), load, options, artifacts=artifacts())
 
 
 def artifacts() -> tuple[Artifact, ...]:
