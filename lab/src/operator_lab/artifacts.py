@@ -73,7 +73,7 @@ def repository_of(env: Mapping[str, str]) -> str:
         for mirror in _MIRROR.findall(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)):
             if _FOR_CENTRAL.search(mirror) and (url := _URL.search(mirror)):
                 return url[1]
-    # What an installed Maven uses when it is told nothing else.
+    # What an installed Maven uses without any setting.
     program = shutil.which("mvn", path=env.get("PATH"))
     libraries = Path(program).resolve().parents[1] / "lib" if program else Path("/nonexistent")
     for file in sorted(libraries.glob("maven-model-builder*.jar")):

@@ -162,19 +162,19 @@ class Canary:
         assert self._producer is not None
         self._number += 1
         text = f"{time.time():.3f} {self._number}".encode()
-        told: list[tuple[Any, Any]] = []
+        reports: list[tuple[Any, Any]] = []
         started = time.monotonic()
         try:
             self._producer.produce(
-                self._topic, text, on_delivery=lambda *answer: told.append(answer)
+                self._topic, text, on_delivery=lambda *answer: reports.append(answer)
             )
             self._producer.flush(self._timeout_s + 1)
         except (kafka.KafkaException, BufferError) as problem:
             return {CLIENT_VIEW: ALL_CHECKED, "write_error": _words(problem)}
         took_ms = round((time.monotonic() - started) * 1000, 1)
-        if not told:
+        if not reports:
             return {CLIENT_VIEW: ALL_CHECKED, "write_error": "it was not acknowledged in time"}
-        error, message = told[0]
+        error, message = reports[0]
         if error is not None:
             if error.code() in (
                 kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -59,12 +59,12 @@ class Reader:
         size = self.varint() - 1 if self._flexible else self.number("i")
         return self.raw(size) if size > 0 else b""
 
-    def many(self, one: Callable[[], T]) -> list[T]:
+    def many(self, read: Callable[[], T]) -> list[T]:
         """An array."""
         count = self.varint() - 1 if self._flexible else self.number("i")
         if count > COUNT_MAX:
             raise ValueError("an array is too long")
-        return [one() for _ in range(max(0, count))]
+        return [read() for _ in range(max(0, count))]
 
     def integers(self) -> tuple[int, ...]:
         """An array of integers of 32 bits."""

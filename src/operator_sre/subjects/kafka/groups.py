@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A consumer group: its state, its members (None where they are not told), its places."""
+    """A consumer group: its state, its members (None where they are unknown), its places."""
 
     state: str = ""
     members: int | None = None
@@ -94,8 +94,8 @@ async def read_groups(
             (offsets,) = await ask(found[1], _offsets(name))
             return members, offsets, ""
 
-    asked = dict(zip(names, await asyncio.gather(*map(ask_group, names)), strict=True))
-    spots = {spot for _, offsets, _ in asked.values() for spot in offsets or ()}
+    found = dict(zip(names, await asyncio.gather(*map(ask_group, names)), strict=True))
+    spots = {spot for _, offsets, _ in found.values() for spot in offsets or ()}
     by_leader: dict[int, list[Spot]] = {}
     for partition in cluster.partitions:
         spot = partition.topic, partition.index
@@ -110,7 +110,7 @@ async def read_groups(
                 ends[spot] = firsts[spot], lasts[spot]
 
     await asyncio.gather(*(ask_ends(leader, wanted) for leader, wanted in by_leader.items()))
-    return {name: _view(*found, ends) for name, found in asked.items()}
+    return {name: _view(*parts, ends) for name, parts in found.items()}
 
 
 def _view(
@@ -125,8 +125,8 @@ def _view(
         return GroupView(error=f"its coordinator answered error {members.code}")
     found = {spot: Place(read, *ends[spot]) for spot, read in offsets.items() if spot in ends}
     # Groups of the newer protocol are dead to this request, and have offsets.
-    told = members.state != "Dead" or not offsets
-    return GroupView(members.state, members.count if told else None, found, members.owned)
+    known = members.state != "Dead" or not offsets
+    return GroupView(members.state, members.count if known else None, found, members.owned)
 
 
 def _coordinator(group: str) -> Request[tuple[int, int]]:
@@ -148,7 +148,7 @@ def _describe(group: str) -> Request[_Members]:
             for _ in range(3):
                 reader.text()
             reader.octets()
-            return list(_assigned(reader.octets()))
+            return list(_read_assignment(reader.octets()))
 
         def one() -> _Members:
             code, _, state = reader.number("h"), reader.text(), reader.text()
@@ -164,7 +164,7 @@ def _describe(group: str) -> Request[_Members]:
     return Request(15, 1, struct.pack(">i", 1) + text(group), read)
 
 
-def _assigned(data: bytes) -> Iterable[Spot]:
+def _read_assignment(data: bytes) -> Iterable[Spot]:
     """The partitions of a member; none where it has a protocol of its own."""
     reader = Reader(data)
     try:

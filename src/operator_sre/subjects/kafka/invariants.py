@@ -247,7 +247,9 @@ def _judge_minimum(seen: Seen) -> Opinion:
     return broken(f"min.insync.replicas equals the number of replicas: {tight}") if tight else WELL
 
 
-def _judges(options: Options) -> dict[str, Judge]:
+def _judges_by_limits(options: Options) -> dict[str, Judge]:
+    """The judges of limits that options set."""
+
     def judge_down(seen: Seen) -> Opinion:
         if (reachable := seen.readings.get("reachable")) is None:
             return UNSEEN
@@ -307,10 +309,25 @@ def _judges(options: Options) -> dict[str, Judge]:
         where = seen.readings.get("moves_names")
         return broken(f"no progress for {format_duration(stood_s)}: {where}")
 
-    def milliseconds(what: str) -> Callable[[float], str]:
-        return lambda value: f"{what} takes {format_duration(value / 1000)}"
+    return {
+        "broker_down": judge_down,
+        "disk_full": judge_disk,
+        "log_oversized": judge_log,
+        "certificate_expires": judge_certificate,
+        "leaders_away": judge_away,
+        "throttle_left": judge_throttle,
+        "move_stuck": judge_move,
+    }
+
+
+def _judges(options: Options) -> dict[str, Judge]:
+    """All of them by the names of their invariants."""
+
+    def milliseconds(request: str) -> Callable[[float], str]:
+        return lambda value: f"{request} takes {format_duration(value / 1000)}"
 
     return {
+        **_judges_by_limits(options),
         "quorum_lost": _judge_quorum,
         "not_let_in": _judge_login,
         "partition_offline": _empty("offline_names", "no leader: {}"),
@@ -328,19 +345,12 @@ def _judges(options: Options) -> dict[str, Judge]:
         "replication_low": _empty("replication_low", "too few replicas: {}"),
         "unclean_election": _empty("unclean_topics", "unclean leader election is enabled: {}"),
         "retention_short": _empty("retention_short", "records are deleted at once: {}"),
-        "throttle_left": judge_throttle,
-        "move_stuck": judge_move,
         "quota_tight": _empty("quotas_tight", "clients may send almost nothing: {}"),
-        "broker_down": judge_down,
         "broker_fenced": _judge_fenced,
         "replicas_behind": _empty("behind_names", "not in sync: {}"),
         "log_dir_offline": _empty("dirs_offline", "offline: {}"),
-        "leaders_away": judge_away,
         "slow_broker": _at_most("answer_ms", options.answer_ms_max, milliseconds("an answer")),
         "settings_agree": _empty("settings_differing", "{}"),
-        "disk_full": judge_disk,
-        "log_oversized": judge_log,
-        "certificate_expires": judge_certificate,
         "group_stopped": _judge_stopped,
         "group_stalled": _lag(LagStatus.STALLED),
         "group_lags": _lag(LagStatus.RISING),

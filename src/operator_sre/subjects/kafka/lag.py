@@ -47,9 +47,9 @@ def judge_partition(
 ) -> LagStatus:
     """The state of a group at one partition, by the samples of at least `window_s`, oldest first.
 
-    A group that went back has lost its place, whatever follows. Who had read everything at any time
-    keeps up. Without a member nobody reads; with one, an offset that stands still is stalled. Who
-    reads, and is further behind at each sample, is too slow.
+    A group that went back has lost its place, whatever follows. A group that had read everything at
+    any time keeps up. Without a member no record is read; with a member, an offset that stands
+    still is stalled. A group that reads, and is further behind at each sample, is too slow.
     """
     if any(later.read < earlier.read for earlier, later in pairwise(samples)):
         return LagStatus.REWIND

@@ -349,7 +349,7 @@ def client_quotas() -> Request[tuple[Quota, ...]]:
 def set_quota(
     entity: Iterable[tuple[str, str | None]], name: str, value: float | None
 ) -> Request[tuple[int, str]]:
-    """Set or (with None) remove a quota; what is said against it. A name of None is the default."""
+    """Set or (with None) remove a quota; the error and its words. A name of None is the default."""
 
     def read(reader: Reader) -> tuple[int, str]:
         reader.number("i")

@@ -165,7 +165,7 @@ def _servers(targets: Sequence[Target]) -> str:
 
 
 def _cache() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache"  # noqa: S108
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "operator-sre" / f"kafka-{VERSION}"
 
 

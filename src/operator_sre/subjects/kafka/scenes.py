@@ -39,7 +39,7 @@ class ClusterScene:
         return await observe_cluster(self._settings, Options(), self.brokers, {}, full=True)
 
     async def node(self, target: Target) -> int:
-        """The id of a broker; RigError where nobody tells it."""
+        """The id of a broker; RigError where no broker reports it."""
         found = (await self.observe()).nodes.get(target.name)
         if found is None:
             raise RigError(f"The id of {target.name} is not known.")
@@ -60,10 +60,10 @@ class ClusterScene:
     async def group(self, name: str) -> GroupView:
         """A consumer group as it is now."""
         cluster = await self.observe()
-        asked = await read_groups(
+        views = await read_groups(
             self._settings, cluster, [name], mechanism="PLAIN", within_s=ANSWER_S_MAX
         )
-        return asked[name]
+        return views[name]
 
     async def change(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic or a broker."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ORDERS", "RECEIPTS", "main", "produce_once", "read_all"]
 
-ORDERS, RECEIPTS = "orders", "receipts"
+ORDERS = "orders"
+RECEIPTS = "receipts"
 TOPICS = {ORDERS: 6, RECEIPTS: 1, "operator-canary": 1}
 WRITE_MS_MAX = 4_000
 READ_S_MAX = 8.0

@@ -31,9 +31,9 @@ __all__ = [
     "BrokerStatus",
     "Cluster",
     "differing",
-    "listed",
+    "join_names",
     "match_nodes",
-    "named",
+    "name_places",
     "whole",
 ]
 
@@ -80,10 +80,10 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The brokers as one check observed them, and what the best informed of them told.
+    """The brokers as one check observed them, and what the best informed of them reports.
 
-    `nodes` are the ids of targets, also of those that are down. `topics` are settings by topic,
-    `brokers` settings by target. What is None could not be asked.
+    `nodes` are the ids of targets, also while they are down. `topics` are settings by topic,
+    `brokers` settings by target. A None is unknown.
     """
 
     statuses: tuple[BrokerStatus, ...]
@@ -95,7 +95,7 @@ class Cluster:
     brokers: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     _placed: dict[int, list[Partition]] = field(default_factory=dict, compare=False)
 
-    def placed(self, node: int) -> Sequence[Partition]:
+    def partitions_at(self, node: int) -> Sequence[Partition]:
         """The partitions that have a replica at a broker; sorted out once for all brokers."""
         if not self._placed:
             for partition in self.partitions:
@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def quorum(self) -> Quorum | None:
-        """What the leader of the controllers told, by the newest epoch; None where none did."""
+        """The report of the leader of the controllers, by the newest epoch; None without it."""
         found = [
             status.quorum.value
             for status in self.statuses
@@ -129,11 +129,11 @@ class Cluster:
         """Whether a controller decides; None where no broker could be asked."""
         if self.quorum is not None:
             return True
-        asked = [status for status in self.up if status.quorum is not None]
-        return False if asked else None
+        reports = [status for status in self.up if status.quorum is not None]
+        return False if reports else None
 
     def speaker(self) -> BrokerStatus | None:
-        """The broker that knows most: the active controller, else one that reaches it."""
+        """The best informed broker: the active controller, else a broker that reaches it."""
         quorum = self.quorum
         by_node = {self.nodes.get(status.target.name): status for status in self.up}
         if quorum is not None and quorum.leader in by_node:
@@ -147,8 +147,8 @@ class Cluster:
         ]
         return next(iter(well or self.up), None)
 
-    def registered(self, status: BrokerStatus) -> bool | None:
-        """Whether the controllers count a broker as alive; None where nobody knows."""
+    def is_registered(self, status: BrokerStatus) -> bool | None:
+        """Whether the controllers count a broker as alive; None where that is unknown."""
         node = self.nodes.get(status.target.name)
         if self.metadata is None or node is None or self.quorum is None:
             return None
@@ -164,7 +164,7 @@ class Cluster:
         Where the minimum is unknown it counts as two, or as one for a single replica.
         """
         found = []
-        for partition in self.partitions if without is None else self.placed(without):
+        for partition in self.partitions if without is None else self.partitions_at(without):
             least = self.min_insync(partition) or min(2, len(partition.replicas))
             left = [node for node in partition.in_sync if node != without]
             relies = without is None or without in partition.in_sync
@@ -184,7 +184,7 @@ class Cluster:
         }
         if self.metadata is None or node is None:
             return readings
-        own = self.placed(node)
+        own = self.partitions_at(node)
         behind = [each for each in own if node not in each.in_sync]
         away = [
             each
@@ -195,15 +195,15 @@ class Cluster:
         needed = self.below_minimum(without=node) if status.up else []
         return {
             **readings,
-            "registered": self.registered(status),
+            "registered": self.is_registered(status),
             "replicas": len(own),
             "leads": sum(each.leader == node for each in own),
             "behind": len(behind),
-            "behind_names": named(behind),
+            "behind_names": name_places(behind),
             "leaders_away": len(away),
             "leaders_away_ratio": round(len(away) / first, 3) if first else 0.0,
             "sheltered": not needed,
-            "needed_by": named(needed),
+            "needed_by": name_places(needed),
         }
 
     def cluster_readings(self, *, retention_ms_min: int, quota_min: float) -> dict[str, Value]:
@@ -224,16 +224,16 @@ class Cluster:
             readings |= {
                 "partitions": len(self.partitions),
                 "offline": len(offline),
-                "offline_names": named(offline),
+                "offline_names": name_places(offline),
                 "under_replicated": len(short),
                 "below_minimum": len(below),
-                "below_minimum_names": named(below),
+                "below_minimum_names": name_places(below),
             }
         if self.topics:
             readings |= self._topic_readings(retention_ms_min)
         if self.moves is not None:
             readings["moves"] = len(self.moves)
-            readings["moves_names"] = named(self.moves)
+            readings["moves_names"] = name_places(self.moves)
         if self.quotas is not None:
             tight = [each for each in self.quotas if each.value < quota_min and "rate" in each.name]
             readings["quotas_tight"] = ", ".join(
@@ -288,15 +288,15 @@ class Cluster:
         )
         return {
             "replication": wanted,
-            "replication_low": listed(low),
+            "replication_low": join_names(low),
             "replication_low_topic": low[0] if low else None,
-            "minimum_strict": listed(strict),
-            "minimum_tight": listed(tight),
+            "minimum_strict": join_names(strict),
+            "minimum_tight": join_names(tight),
             "minimum_topic": next(iter(strict or tight), None),
-            "unclean_topics": listed(unclean),
+            "unclean_topics": join_names(unclean),
             "unclean_topic": unclean[0] if unclean else None,
-            "retention_short": listed(short),
-            "throttled": listed([*limited, *throttled]),
+            "retention_short": join_names(short),
+            "throttled": join_names([*limited, *throttled]),
             "throttles": bool(limited or throttled),
         }
 
@@ -312,12 +312,12 @@ def whole(text: str, otherwise: int = 0) -> int:
     return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else otherwise
 
 
-def named(places: Iterable[Partition | Reassignment]) -> str:
+def name_places(places: Iterable[Partition | Reassignment]) -> str:
     """The first names, in their order."""
-    return listed(sorted(place.name for place in places))
+    return join_names(sorted(place.name for place in places))
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The first of them, and how many more."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more

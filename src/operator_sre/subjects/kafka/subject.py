@@ -41,7 +41,7 @@ from operator_sre.subjects.kafka.state import (
     BrokerStatus,
     Cluster,
     differing,
-    listed,
+    join_names,
     match_nodes,
 )
 from operator_sre.subjects.kafka.wire import Line, LoginError
@@ -135,7 +135,7 @@ class KafkaCluster(BaseSubject):
         odd = differing(cluster.brokers)
         others_well = {
             status.target.name: all(
-                other.up and cluster.registered(other) is not False
+                other.up and cluster.is_registered(other) is not False
                 for other in cluster.statuses
                 if other is not status
             )
@@ -173,7 +173,7 @@ class KafkaCluster(BaseSubject):
                 }
                 if status.dirs is not None:
                     offline = [place.path for place in status.dirs if place.code]
-                    readings["dirs_offline"] = listed(offline)
+                    readings["dirs_offline"] = join_names(offline)
                 if name in odd:
                     text = "; ".join(f"{key} is {value}" for key, value in odd[name].items())
                     own = cluster.brokers[name]
@@ -267,11 +267,11 @@ class KafkaCluster(BaseSubject):
             "has_members": None if view.members is None else view.members > 0,
             "lag": sum(max(0, at.end - at.read) for at in view.places.values()),
             "lag_status": status.value,
-            "lag_places": listed(places) if status is not LagStatus.OK else "",
+            "lag_places": join_names(places) if status is not LagStatus.OK else "",
             "lag_topic": topic,
             "lag_partition": int(number) if number else None,
             "lag_offset": None if here is None else here.read,
-            "expired": listed(sorted(expired)),
+            "expired": join_names(sorted(expired)),
             "loses": bool(expired),
         }
 
@@ -307,36 +307,36 @@ async def observe_cluster(
         async with Line(
             settings, speaker.target, mechanism=options.mechanism, within_s=within_s
         ) as line:
-            told = (await line.ask(metadata(topics=True))).value
+            view = (await line.ask(metadata(topics=True))).value
             cluster = replace(
                 cluster,
-                metadata=told,
-                nodes=match_nodes(brokers, [*views, *([told] if told else [])], nodes),
+                metadata=view,
+                nodes=match_nodes(brokers, [*views, *([view] if view else [])], nodes),
             )
-            if full and told is not None:
+            if full and view is not None:
                 quotas = (await line.ask(client_quotas())).value
-                topics = sorted({partition.topic for partition in told.partitions})
+                topics = sorted({partition.topic for partition in view.partitions})
                 node = cluster.nodes.get(speaker.target.name, 0)
                 for at in range(0, len(topics), TOPICS_AT_ONCE):
                     ask = describe_settings(topics[at : at + TOPICS_AT_ONCE], node, SETTINGS)
                     found |= (await line.ask(ask)).value or {}
-            if cluster.has_quorum and told is not None:
+            if cluster.has_quorum and view is not None:
                 moves = (await line.ask(reassignments())).value
     except OSError:
-        pass  # it answered a moment ago; what it would have told is not known
+        pass  # it answered a moment ago; the rest is unknown
     found.pop("", None)
     own: dict[str, Mapping[str, Setting]] = {}
     if full:
-        asked = [status for status in cluster.up if status.target.name in cluster.nodes]
-        told_settings = await asyncio.gather(
+        known = [status for status in cluster.up if status.target.name in cluster.nodes]
+        rows_of_all = await asyncio.gather(
             *(
                 _ask_settings(settings, options, each.target, cluster.nodes[each.target.name])
-                for each in asked
+                for each in known
             )
         )
         own = {
             status.target.name: rows
-            for status, rows in zip(asked, told_settings, strict=True)
+            for status, rows in zip(known, rows_of_all, strict=True)
             if rows
         }
     return replace(cluster, moves=moves, quotas=quotas, topics=found, brokers=own)
@@ -358,8 +358,8 @@ async def _ask_broker(
                 target, took_s=view.took_s, view=view.value, certificate_s=line.certificate_s
             )
             status = replace(status, dirs=(await line.ask(log_dirs())).value)
-            asked = (await line.ask(quorum())) if quorum_too else None
-            return replace(status, quorum=asked)
+            answer = (await line.ask(quorum())) if quorum_too else None
+            return replace(status, quorum=answer)
     except LoginError as problem:
         return BrokerStatus(target, error=str(problem), denied=True)
     except OSError as problem:
@@ -373,8 +373,8 @@ async def _ask_settings(
     within_s = settings.timeout_s * BROKERS_SHARE / 2
     try:
         async with Line(settings, target, mechanism=options.mechanism, within_s=within_s) as line:
-            told = (await line.ask(describe_settings((), node, SETTINGS))).value or {}
-            return told.get("", {})
+            found = (await line.ask(describe_settings((), node, SETTINGS))).value or {}
+            return found.get("", {})
     except OSError:
         return {}
 

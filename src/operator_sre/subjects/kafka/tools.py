@@ -48,7 +48,7 @@ __all__ = ["KNOWLEDGE", "kafka_tools"]
 KNOWLEDGE = read_knowledge(Path(__file__).parent)
 POLL_S = 0.5
 HOUR_MS = 3_600_000
-# Enough to copy without harm to clients; the throttle is taken back by clear_throttle.
+# Enough to copy without harm to clients; clear_throttle removes it.
 MOVE_BYTES_PER_S = 10 << 20
 # Resetting these gives back what the brokers have, and loses nothing.
 RESETTABLE = (MIN_INSYNC, UNCLEAN)
@@ -245,12 +245,12 @@ async def change_quota(call: ClusterCall) -> Done:
     if answer.value is None or answer.value[0]:
         why = answer.error or (answer.value or (0, ""))[1]
         raise RefusedCall(f"The controller refuses the quota: {why}.")
-    said = "removed" if limit is None else f"set to {limit:g}"
-    return Done(f"{name} of {call.text('entity')} is {said}.", {"changed": True})
+    change = "removed" if limit is None else f"set to {limit:g}"
+    return Done(f"{name} of {call.text('entity')} is {change}.", {"changed": True})
 
 
 async def raise_replication(call: ClusterCall) -> Done:
-    """New replicas go to the brokers that have the fewest; those that are there stay."""
+    """New replicas go to the brokers that have the fewest; the existing ones stay."""
     call.need_quorum()
     topic = call.topic()
     alive = (
@@ -278,11 +278,11 @@ async def raise_replication(call: ClusterCall) -> Done:
         return Done(f"{topic} has {wanted} replicas already.", {"changed": False})
     await call.ask(move_replicas(moves))
 
-    def copied(cluster: Cluster) -> bool:
+    def has_copies(cluster: Cluster) -> bool:
         own = [each for each in cluster.partitions if each.topic == topic]
         return cluster.moves == () and all(len(each.in_sync) >= wanted for each in own)
 
-    await call.until(copied)
+    await call.until(has_copies)
     return Done(f"{topic} has {wanted} replicas of {len(moves)} partitions.", {"changed": True})
 
 
