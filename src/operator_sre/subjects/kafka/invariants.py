@@ -247,6 +247,19 @@ def _judge_minimum(seen: Seen) -> Opinion:
     return broken(f"min.insync.replicas equals the number of replicas: {tight}") if tight else WELL
 
 
+def _judge_certificate(least_days: float) -> Judge:
+    """Applies where a broker showed a certificate."""
+
+    def judge(seen: Seen) -> Opinion | None:
+        left_s = number_of(seen, "certificate_s")
+        if left_s is None:
+            return None
+        days = left_s / DAY_S
+        return WELL if days >= least_days else broken(f"expires in {days:.0f} days")
+
+    return judge
+
+
 def _judges_by_limits(options: Options) -> dict[str, Judge]:
     """The judges of limits that options set."""
 
@@ -274,15 +287,6 @@ def _judges_by_limits(options: Options) -> dict[str, Judge]:
             WELL
             if size <= options.log_bytes_max
             else broken(f"log has grown to {format_bytes(size)}")
-        )
-
-    def judge_certificate(seen: Seen) -> Opinion | None:
-        left_s = number_of(seen, "certificate_s")
-        if left_s is None:
-            return None
-        days = left_s / DAY_S
-        return (
-            WELL if days >= options.certificate_days_min else broken(f"expires in {days:.0f} days")
         )
 
     def judge_away(seen: Seen) -> Opinion:
@@ -313,7 +317,7 @@ def _judges_by_limits(options: Options) -> dict[str, Judge]:
         "broker_down": judge_down,
         "disk_full": judge_disk,
         "log_oversized": judge_log,
-        "certificate_expires": judge_certificate,
+        "certificate_expires": _judge_certificate(options.certificate_days_min),
         "leaders_away": judge_away,
         "throttle_left": judge_throttle,
         "move_stuck": judge_move,
