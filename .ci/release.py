@@ -97,7 +97,8 @@ def components(name: str) -> Iterator[dict[str, object]]:
             marker = wanted.marker
             if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
                 names.append(wanted.name)
-        expression = found.metadata.get("License-Expression")
+        fields = found.metadata
+        expression = fields["License-Expression"] if "License-Expression" in fields else ""
         yield {
             "type": "library",
             "bom-ref": f"pkg:pypi/{key}@{found.version}",

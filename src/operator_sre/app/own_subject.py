@@ -239,7 +239,8 @@ class OwnSubject:
         self._clock = (wall_s, steady_s)
         while self._jumps and self._jumps[0][0] < steady_s - WINDOW_S:
             self._jumps.popleft()
-        return {"jump_s": round(max((jump for _, jump in self._jumps), key=abs, default=0.0), 3)}
+        jumps = [jump_s for _, jump_s in self._jumps] or [0.0]
+        return {"jump_s": round(max(max(jumps), min(jumps), key=abs), 3)}
 
     def _read_monitors(self) -> Mapping[str, object]:
         """How many checks were skipped or failed within the window, of every monitor."""
