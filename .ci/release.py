@@ -97,8 +97,7 @@ def components(name: str) -> Iterator[dict[str, object]]:
             marker = wanted.marker
             if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
                 names.append(wanted.name)
-        fields = found.metadata
-        expression = fields["License-Expression"] if "License-Expression" in fields else ""
+        (expression, *_) = found.metadata.get_all("License-Expression") or [""]
         yield {
             "type": "library",
             "bom-ref": f"pkg:pypi/{key}@{found.version}",
