@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from operator_sre.config import PARTS
 from operator_sre.config.service import service_of
@@ -55,7 +55,7 @@ def test_every_value_has_a_schema_and_the_defaults_obey_it() -> None:
     checker = Draft7Validator(schema)
     assert [error.message for error in checker.iter_errors(_values())] == []
     assert {*schema["properties"]} - {"global"} == {*_values()}
-    for wrong in (
+    mistakes: tuple[Json, ...] = (
         {"mode": "auto"},
         {"parts": []},
         {"parts": ["web"]},
@@ -63,7 +63,8 @@ def test_every_value_has_a_schema_and_the_defaults_obey_it() -> None:
         {"rbac": {"level": "admin"}},
         {"image": {"digest": "latest"}},
         {"unknown": 1},
-    ):
+    )
+    for wrong in mistakes:
         assert [*checker.iter_errors(wrong)], wrong
     offered = schema["properties"]["parts"]["items"]["enum"]
     # The chart adds these itself, with their Services.

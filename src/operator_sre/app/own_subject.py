@@ -240,7 +240,8 @@ class OwnSubject:
         while self._jumps and self._jumps[0][0] < steady_s - WINDOW_S:
             self._jumps.popleft()
         jumps = [jump_s for _, jump_s in self._jumps] or [0.0]
-        return {"jump_s": round(max(max(jumps), min(jumps), key=abs), 3)}
+        largest_s: float = max(max(jumps), min(jumps), key=abs)
+        return {"jump_s": round(largest_s, 3)}
 
     def _read_monitors(self) -> Mapping[str, object]:
         """How many checks were skipped or failed within the window, of every monitor."""

@@ -16,6 +16,7 @@ from operator_sre.app.listeners import introduce_worker, stay_known
 from operator_sre.app.notices import send_notices
 from operator_sre.app.own_subject import watch_own
 from operator_sre.app.policy import follow_policy, record_overrides
+from operator_sre.app.retention import retain_entries
 from operator_sre.app.telemetry import Watches, send_heartbeats, send_spans, serve_metrics
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import follow_workflows
@@ -92,10 +93,11 @@ async def monitor(
 
 
 async def watch_all(app: App) -> None:
-    """Watch every subject, and Operator itself, until cancelled."""
+    """Watch every subject and Operator itself, and purge by `ledger_days`, until cancelled."""
     async with asyncio.TaskGroup() as group:
         group.create_task(monitor(app, [], every=True))
         group.create_task(watch_own(app))
+        group.create_task(retain_entries(app))
 
 
 async def _watch_every(app: App, stats: WatchStats) -> None:
