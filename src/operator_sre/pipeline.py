@@ -28,9 +28,11 @@ from operator_protocols.domain.run import (
     Diagnose,
     Prove,
 )
+from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConflictError, MissingExtraError, ModelError
+from operator_protocols.kit.machine import has_exited
 from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
 from operator_sre.act import ActionRecord, Request, WhenBusy, act
 from operator_sre.agent.progress import cause_of, deadline_of, repeats, undos_of, unreadable
@@ -174,7 +176,8 @@ class Pipeline:
 
     async def _ask(self, want: Ask, work: Work) -> tuple[Answer | Stopped, int]:
         known, comments = work.run.briefing, work.controls.comments(work.ticket)
-        if work.stale or _covers(self._fresh(work.ticket)) != _covers(known.ticket):
+        replaced = _processes_of(work.controls.subject.targets()) != _processes_of(known.targets)
+        if work.stale or replaced or _covers(self._fresh(work.ticket)) != _covers(known.ticket):
             briefing, _ = await self._brief(work.ticket, work.controls)
             work.run.brief(briefing)
             work.stale = False
@@ -315,6 +318,7 @@ class Pipeline:
             changed=work.run.unproven,
             concern=Concern(critical, breaks),
             target=want.target,
+            ended=lambda: {each.name for each in subject.targets() if has_exited(each)},
         )
         if proof.critical and work.run.unproven:
             await self._add_harm(work, proof, checks[-1])
@@ -408,6 +412,11 @@ class Pipeline:
         """The ticket with the violations added since, under the claim of this run."""
         now = self.tickets.get(ticket.id) or ticket
         return replace(now, state=ticket.state, epoch=ticket.epoch, run=ticket.run)
+
+
+def _processes_of(targets: Iterable[Target]) -> dict[str, Process | None]:
+    """The process of each target: after it was replaced, an observation is out of date."""
+    return {target.name: target.process for target in targets}
 
 
 def _covers(ticket: Ticket) -> str:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -62,12 +62,6 @@ def serving(argv: list[str], port: int, folder: Path) -> Iterator[int]:
         process.wait(30)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -90,11 +84,11 @@ async def _found(folder: Path, *ports: int) -> Discovery:
 
 
 async def test_real_servers_are_found_written_and_watched_and_then_proposed_no_more(
-    tmp_path: Path,
+    tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     (tmp_path / "index.html").write_text("open")
     with ExitStack() as servers:
-        web, cache = _free_port(), _free_port()
+        web, cache = free_port(), free_port()
         page = [sys.executable, "-m", "http.server", str(web), "--bind", "127.0.0.1"]
         store = [str(VALKEY()), "--port", str(cache), "--bind", "127.0.0.1"]
         store += ["--save", "", "--requirepass", PASSWORD]

@@ -99,6 +99,8 @@ def tally_table(tallies: Sequence[Tally]) -> str:
     rows.append(("component named", *(_counted(one.component_right) for one in tallies)))
     named = (f"{one.named} of {one.named + one.abstained}" for one in tallies)
     rows.append(("a cause was named", *named))
+    changes = (_seconds(one.first_change_s_median) for one in tallies)
+    rows.append(("ticket to first change, p50", *changes))
     return _table(("", *(one.subject for one in tallies)), rows)
 
 

@@ -223,6 +223,77 @@ def test_neither_a_change_nor_a_secret_is_asked_for_by_a_get() -> None:
     expect_each(zip(typed, strict=True), is_not_safe)
 
 
+# Verbs that a part of an address begins or ends with, with no mark between the words, and what
+# they are about. Their inflections are questions.
+STEMS = "cancel clear delete disable drain enable evict flush kill purge reboot reload remove reset"
+OBJECTS = ("all", "cache", "config", "mempool", "now", "node", "queue", "server")
+INFLECTED = (
+    *("cancelled", "cancellations", "cleared", "deleted", "deletes", "disabled", "drained"),
+    *("enabled", "evictions", "flushes", "killed", "purged", "reboots", "reloads", "removed"),
+    *("resets", "resettable", "stopped", "starting"),
+)
+
+
+def compounds() -> Iterator[tuple[str]]:
+    for verb in (*STEMS.split(), "restart", "shutdown", "stop"):
+        for thing in OBJECTS:
+            for part in (f"{verb}{thing}", f"{thing}{verb}", f"unsafe_{verb}_{thing}"):
+                yield (f"curl -s http://localhost:8080/api/{part}",)
+                yield (f"curl -s http://localhost:8080/{part.upper()}/4",)
+    for verb in (
+        "broadcast",
+        "cordon",
+        "fence",
+        "reindex",
+        "reroute",
+        "resign",
+        "resync",
+        "toggle",
+    ):
+        for path in (f"/{verb}", f"/{verb}_tx", f"/node-{verb}?id=1", f"/v1/x/{verb}/3"):
+            yield (f"curl -s 'http://localhost:8080{path}'",)
+
+
+def test_verbs_are_found_in_compounds() -> None:
+    def is_not_safe(command: str) -> None:
+        assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
+
+    expect_each(compounds(), is_not_safe)
+
+
+def test_what_has_happened_may_be_asked() -> None:
+    def is_safe(command: str) -> None:
+        verdict = judge(Action.shell(command), POLICY, person=False)
+        assert verdict.level is Level.SAFE, verdict.explanation
+
+    expect_each(((f"curl -s http://localhost:8080/jobs/{each}",) for each in INFLECTED), is_safe)
+
+
+# Pages that show a state, and set it when they get parameters.
+MANAGERS = ("balancer-manager", "jkmanager", "jk-status", "logging", "loglevel", "log_level")
+# Functions by which a query reads files, runs programs or asks other servers.
+READERS = ("file", "url", "s3", "remote", "executable", "mysql", "postgresql", "hdfs", "jdbc")
+FILES = (
+    *("/config/database.yml", "/app/config/secrets.yaml", "/conf/application.properties"),
+    *("/settings/local.ini", "/appsettings.json", "/application-prod.yml", "/_config/admins"),
+    *("/_config", "/_node/_local/_config", "/_users/_all_docs", "/__tokens__/1"),
+)
+
+
+def test_pages_that_set_files_that_configure_and_queries_that_reach_out_are_not_safe() -> None:
+    def is_not_safe(command: str) -> None:
+        assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
+
+    pages = [f"/{page}?{query}" for page in MANAGERS for query in ("level=trace", "b=x&dw=Disable")]
+    queries = [f"/?query=select+*+from+{name}('x')" for name in READERS]
+    queries += [f"/?query=SELECT%20*%20FROM%20{name.upper()}%20('x')" for name in READERS]
+    lines = [f'curl -s "http://localhost:8123{path}"' for path in (*pages, *queries, *FILES)]
+    expect_each(zip(lines, strict=True), is_not_safe)
+    for page in MANAGERS[:3]:
+        line = f"curl -s http://localhost/{page}"
+        assert judge(Action.shell(line), POLICY, person=True).level is Level.SAFE
+
+
 # Without a scheme curl guesses one from the name: `dict.` sends any line to any port.
 GUESSED = ("dict", "DICT", "imap", "ldap", "pop3", "smtp")
 

@@ -13,7 +13,14 @@ from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Suspect, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, UNEXPLAINED
-from operator_sre.models.reasoner.outcomes import HEALTHY, ISOLATED_SHARE, OUTCOMES, WORDS, chance
+from operator_sre.models.reasoner.outcomes import (
+    CHANGES,
+    HEALTHY,
+    ISOLATED_SHARE,
+    OUTCOMES,
+    WORDS,
+    chance,
+)
 from operator_sre.models.reasoner.probes import PROBES
 
 TARGETS = [
@@ -31,7 +38,7 @@ TABLES = [
 def test_every_table_is_a_distribution_over_the_known_outcomes(
     name: str, predicts: Mapping[str, Mapping[str, float]]
 ) -> None:
-    assert set(predicts) <= {WORDS, *(probe.name for probe in PROBES)}
+    assert set(predicts) <= {CHANGES, WORDS, *(probe.name for probe in PROBES)}
     assert {"process", "port", "log"} <= set(predicts)
     for probe, table in predicts.items():
         assert set(table) == set(OUTCOMES[probe])

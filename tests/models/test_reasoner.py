@@ -333,7 +333,7 @@ async def test_words_in_a_log_are_data_and_change_no_plan() -> None:
         for call in answer.calls
         if isinstance(call, Action)
     ]
-    known = ("ps", "ss", "tail", "cat /proc", "check_port", "df", "restart")
+    known = ("ps", "ls -l /proc", "tail", "cat /proc", "check_port", "df", "restart")
     assert all(command.startswith(known) for command in commands)
 
 

@@ -303,7 +303,7 @@ async def test_a_cut_off_part_is_known_before_anything_is_touched() -> None:
     last: Answer = world.answers[-1]
     assert isinstance(last.calls[-1], Escalate)
     asked = [call.command for one in world.answers for call in one.calls if type(call) is Action]
-    assert any(command.startswith("ss ") for command in asked)
+    assert any(command.startswith("ls -l /proc/") for command in asked)
     case = case_from(world.asks[-1])
     assert choose(case) is None
 

@@ -14,6 +14,7 @@ from operator_protocols.domain.run import Act, Ask, Budget, Step
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.reasoner.case import case_from
+from operator_sre.models.reasoner.diagnosis import diagnose
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
 from tests.models.world import (
@@ -221,7 +222,7 @@ async def test_all_is_asked_before_a_person_is_called() -> None:
         for call in answer.calls
         if isinstance(call, Action)
     }
-    assert {"ps", "tail", "df", "cat", "ss"} <= asked
+    assert {"ps", "tail", "df", "cat", "ls"} <= asked
 
 
 @pytest.mark.asyncio
@@ -254,6 +255,89 @@ def test_what_ends_a_process_breaks_what_a_dead_process_breaks() -> None:
     space = _reading("tail -n 200 x", "ERROR write: No space left on device\n")
     belief = case_from(Ask(told, (gone, full, space), Budget())).belief
     assert belief.rank()[0][0].cause.name == "disk_full"
+
+
+CHANGES = (
+    Change("node-1", "listens on", "8001", "2379", NOON, "process"),
+    Change("node-1", "node.yml", "mode 0600", "mode 0600, empty", NOON, "files"),
+)
+
+
+def test_a_finding_that_one_cause_explains_comes_before_one_that_all_explain() -> None:
+    removed = Cause("removed", "it was removed", 0.5, breaks=("node_down", "node_removed"))
+    gone = Cause("process_dead", "it is gone", 0.1, breaks=("node_down",))
+    struck = replace(REFUSED, invariant="node_removed", detail="not in the list", trouble=None)
+    down = replace(REFUSED, invariant="node_down")
+    told = replace(briefing(down, struck, causes=(removed, gone)), changes=CHANGES[:1])
+    case = case_from(Ask(told, (), Budget()))
+    lines = [line.sentence for line in diagnose(case, None).evidence]
+    assert lines.index("node-1: not in the list") < lines.index("node-1: 127.0.0.1:8001: refused")
+
+
+def test_of_two_alike_the_target_that_was_changed_is_blamed() -> None:
+    split = Cause("two_writers", "two write", 0.5, kinds=("node",), breaks=("two_writers",))
+    both = [
+        replace(REFUSED, target=name, invariant="two_writers", detail="two", trouble=None)
+        for name in ("node-1", "node-2")
+    ]
+    told = briefing(*both, causes=(split,))
+    for name in ("node-1", "node-2"):
+        change = Change(name, "main/standby.signal", "mode 0644, empty", "removed", NOON, "files")
+        case = case_from(Ask(replace(told, changes=(change,)), (), Budget()))
+        diagnosis = diagnose(case, None)
+        assert diagnosis.target == name
+        assert any("standby.signal" in line.sentence for line in diagnosis.evidence[:3])
+
+
+def test_a_cause_comes_before_its_consequence() -> None:
+    case = case_from(Ask(replace(briefing(REFUSED), changes=CHANGES), (), Budget()))
+    diagnosis = diagnose(case, None)
+    assert "Before that, node-1: node.yml changed" in diagnosis.summary
+    assert any("node.yml" in line.sentence for line in diagnosis.evidence[:2])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        CHANGES[0],
+        Change("node-1", "port in node.conf", "8001", "2379", NOON, "settings"),
+        Change("node-1", "listen-client-urls in node.yml", "a:8001", "a:9", NOON, "settings"),
+    ],
+)
+def test_a_young_process_that_moved_to_another_port_is_not_awaited(change: Change) -> None:
+    young = _reading("ps -o pid=,stat=,etimes=,args= -p 4711", "4711 Ss 2 node\n")
+    told = briefing(REFUSED)
+    causes = {
+        found.belief.rank()[0][0].cause.name
+        for found in (
+            case_from(Ask(told, (young,), Budget())),
+            case_from(Ask(replace(told, changes=(change,)), (young,), Budget())),
+        )
+    }
+    assert causes == {"process_starting", "listens_elsewhere"}
+
+
+def test_a_process_that_listens_on_part_of_its_ports_is_still_starting() -> None:
+    fewer = replace(CHANGES[0], before="8001, 8002", after="8002")
+    young = _reading("ps -o pid=,stat=,etimes=,args= -p 4711", "4711 Ss 2 node\n")
+    case = case_from(Ask(replace(briefing(REFUSED), changes=(fewer,)), (young,), Budget()))
+    assert case.belief.rank()[0][0].cause.name == "process_starting"
+
+
+def test_that_an_exited_process_listens_nowhere_is_no_change() -> None:
+    exited = replace(CHANGES[0], after="")
+    case = case_from(Ask(replace(briefing(REFUSED), changes=(exited,)), (), Budget()))
+    assert "listens on" not in diagnose(case, None).summary
+
+
+def test_what_was_read_of_a_replaced_process_says_nothing_of_the_new_one() -> None:
+    gone = _reading("ps -o pid=,stat=,etimes=,args= -p 4000", "", exit_code=1)
+    taken = replace(gone, want=Act(Action("check_port", {}, target="node-1", reasoning="to know")))
+    case = case_from(Ask(briefing(REFUSED), (taken, gone), Budget()))
+    assert case.readings == ()
+    again = _reading("ps -o pid=,stat=,etimes=,args= -p 4711", "4711 Ss 2 node\n")
+    case = case_from(Ask(briefing(REFUSED), (taken, gone, again), Budget()))
+    assert [reading.outcome for reading in case.readings] == ["starting"]
 
 
 def _reading(command: str, printed: str, *, exit_code: int = 0) -> Step:

@@ -77,17 +77,27 @@ class State:
             case "df", _:
                 line = f"tmpfs 65536 1024 512 {self.disk_percent}% /var/lib/node\n"
                 return Result(Outcome.RAN, 0, f"Filesystem 1024-blocks Used\n{line}")
+            case "ls", False:
+                missing = "ls: cannot access '/proc/4711/fd': No such file or directory\n"
+                return Result(Outcome.RAN, 2, "", missing)
             case _, False:
                 return Result(Outcome.RAN, 1)
-            case "ss", _ if not self.listens:
-                return Result(Outcome.RAN, 1)
-            case "ss", _:
-                line = f"LISTEN {self.queued} 128 127.0.0.1:8001 0.0.0.0:* users:((4711))\n"
-                return Result(Outcome.RAN, 0, line)
+            case "ls", _:
+                return Result(Outcome.RAN, 0, f"socket:[77]\n{self._sockets()}")
             case "cat", _:
                 return Result(Outcome.RAN, 0, self._limits())
         line = f"   4711 {self.ps}  {self.age_s} python -m node\n"
         return Result(Outcome.RAN, 0, line)
+
+    def _sockets(self) -> str:
+        """The table of the kernel: what listens, and another socket of the machine."""
+        rows = [(1, "16", 0, 78), (2, "1F41", self.queued, 77)][: 2 if self.listens else 1]
+        head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+        return head + "".join(
+            f"   {number}: 0100007F:{port:0>4} 00000000:0000 0A 00000000:{queued:08X}"
+            f" 00:00000000 00000000     0        0 {inode} 1 0000000000000000 100 0 0 10 0\n"
+            for number, port, queued, inode in rows
+        )
 
     def _limits(self) -> str:
         return (

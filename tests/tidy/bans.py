@@ -7,7 +7,7 @@ from functools import cache
 
 from tests.tidy.sources import Source, aliases, dotted, functions, imports, walk
 
-__all__ = ["banned", "broad_excepts", "places", "prints", "sleeps"]
+__all__ = ["banned", "broad_excepts", "lent_ports", "places", "prints", "sleeps"]
 
 _CALLS = {
     "asyncio.create_subprocess_shell": "an argument list with `create_subprocess_exec`",
@@ -36,6 +36,7 @@ _BANNED_WORDS = re.compile(
 _BROAD_WORDS = re.compile(r"\b(?:except|suppress)\b")
 _PRINT_WORDS = re.compile(r"\bp?print\b")
 _SLEEP_WORDS = re.compile(r"\bsleep\b")
+_PORT_WORDS = re.compile(r"\bgetsockname\b")
 
 
 @cache
@@ -116,6 +117,12 @@ def sleeps(source: Source) -> list[str]:
     )
 
 
+@cache
+def lent_ports(source: Source) -> list[str]:
+    """The places that learn a free port from a socket and close it: others may take the port."""
+    return places(source, _PORT_WORDS, lambda node, _: _lends_port(node))
+
+
 def places(
     source: Source, words: re.Pattern[str], holds: Callable[[ast.AST, dict[str, str]], bool]
 ) -> list[str]:
@@ -137,6 +144,16 @@ def places(
 
 def _is_call(node: ast.AST, names: dict[str, str], wanted: set[str]) -> bool:
     return isinstance(node, ast.Call) and dotted(node.func, names) in wanted
+
+
+def _lends_port(node: ast.AST) -> bool:
+    """A `with` of nothing but the binding of a socket, and the asking where it is bound."""
+    if not isinstance(node, ast.With) or len(node.body) > 2:
+        return False
+    calls = [each for line in node.body for each in ast.walk(line) if isinstance(each, ast.Call)]
+    called = {dotted(each.func, {}).rpartition(".")[2] for each in calls}
+    waits = any(isinstance(each, ast.Yield) for line in node.body for each in ast.walk(line))
+    return "getsockname" in called and called <= {"bind", "getsockname", "listen"} and not waits
 
 
 def _sleeps_for_zero(node: ast.AST) -> bool:

@@ -26,8 +26,9 @@ _LISTED = (
 def _read_once() -> None:
     """Ask every rule about one file after the other: a file that is parsed once is forgotten."""
     for source in sources():
-        for rule in (bans.banned, bans.broad_excepts, bans.sleeps, shape.function_lines):
+        for rule in (bans.banned, bans.broad_excepts, bans.lent_ports, bans.sleeps):
             rule(source)
+        shape.function_lines(source)
         if source.path.startswith(PRODUCT):
             bans.prints(source)
             public.public_names(source)
@@ -206,6 +207,12 @@ def test_tests_wait_for_conditions() -> None:
     expect_none(_unlisted(found, allowed.SLEEPS, "wait for the condition, with a deadline"))
 
 
+def test_ports_stay_taken_until_they_are_used() -> None:
+    found = [place for source in sources() for place in bans.lent_ports(source)]
+    cure = "reserve it (operator_lab.ports, the fixture `free_port`), or bind it to 0 where it is"
+    expect_none(_unlisted(found, {}, cure))
+
+
 def test_every_exception_has_a_reason() -> None:
     lists = (allowed.BROAD_EXCEPTS, allowed.PRINTS, allowed.SLEEPS, allowed.WORDS)
     assert [place for listed in lists for place, why in listed.items() if len(why) < 10] == []
@@ -283,6 +290,21 @@ def test_print_is_reported() -> None:
 )
 def test_sleep_is_reported(text: str) -> None:
     assert len(bans.sleeps(Source.of(text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "lends"),
+    [
+        ('s.bind(("", 0))\n    port = s.getsockname()[1]', True),
+        ("port = s.getsockname()[1]", True),
+        ('s.bind(("", 0))\n    return s.getsockname()[1]', True),
+        ('s.bind(("", 0))\n    yield s.getsockname()[1]', False),
+        ("port = s.getsockname()[1]\n    use(port)", False),
+    ],
+)
+def test_a_port_that_was_only_asked_for_is_reported(body: str, *, lends: bool) -> None:
+    text = f"import socket\nwith socket.socket() as s:\n    {body}"
+    assert bool(bans.lent_ports(Source.of(text))) is lends
 
 
 def test_sleep_of_zero_passes() -> None:

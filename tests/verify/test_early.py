@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -30,6 +30,7 @@ async def _prove(
     concern: Concern = NO_CONCERN,
     target: str = "",
     deadline_s: float | None = None,
+    ended: Callable[[], Collection[str]] = tuple,
 ) -> Proof:
     """The proof of a ticket about these targets; one look each second."""
     clock = LeapingClock()
@@ -53,6 +54,7 @@ async def _prove(
         concern=concern,
         target=target,
         deadline_s=deadline_s,
+        ended=ended,
     )
 
 
@@ -136,3 +138,32 @@ async def test_what_depends_on_the_target_gets_time_and_then_all_of_it_is_proven
         lambda n: {"db": (WELL, ""), "api": (BROKEN, "off")}, "db", "api", target="db"
     )
     assert (stuck.held, stuck.target, stuck.looks) == (True, "db", 11)
+
+
+def _is_gone(n: int) -> dict[str, tuple[Health, str]]:
+    return {"db": (BROKEN, f"gone for {n} s"), "mail": (WELL, "")}
+
+
+async def test_a_process_that_has_exited_does_not_recover_by_waiting() -> None:
+    proof = await _prove(_is_gone, "db", ended=lambda: {"db"})
+
+    assert not proof.held
+    assert 2 * STABLE_S <= proof.looks <= 2 * STABLE_S + 2
+
+
+@pytest.mark.parametrize("ended", [{"mail"}, set[str]()])
+async def test_only_the_process_of_what_is_broken_ends_the_wait(ended: set[str]) -> None:
+    proof = await _prove(_is_gone, "db", ended=lambda: ended)
+
+    assert proof.looks >= DEADLINE_S
+
+
+async def test_a_process_that_is_started_again_soon_gets_its_time() -> None:
+    gone = iter([{"db"}] * 8 + [set[str]()] * 100)
+
+    def state(n: int) -> dict[str, tuple[Health, str]]:
+        return {"db": (WELL if n > 12 else BROKEN, f"gone for {n} s")}
+
+    proof = await _prove(state, "db", ended=lambda: next(gone))
+
+    assert proof.held

@@ -76,7 +76,10 @@ class TurnFact:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisFact:
-    """A diagnosis: the cause, all hypotheses (cause, target), best first, and who made it."""
+    """A diagnosis: the cause, all hypotheses (cause, target), best first, and who made it.
+
+    `component` is the probability of its target: the sum over all its hypotheses there.
+    """
 
     seq: int
     at_s: float
@@ -87,6 +90,7 @@ class DiagnosisFact:
     confidence: float = 0.0
     hypotheses: tuple[tuple[str, str], ...] = ()
     by: str = ""
+    component: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operator_evals.kubectl import KUBECTL, normal_form
@@ -223,6 +223,7 @@ class RecordedProofs(Verifier):
         changed: bool = False,
         concern: Concern = NO_CONCERN,
         target: str = "",
+        ended: Callable[[], Collection[str]] = tuple,
     ) -> Proof:
         """The proof of this phase; where there is none, nothing is proven."""
         check = await look()

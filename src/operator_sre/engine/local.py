@@ -25,7 +25,7 @@ from operator_sre.pipeline import Pipeline
 
 __all__ = ["PARK_S", "LocalEngine", "Parking", "Rounds"]
 
-POLL_S = 1.0
+POLL_S = 0.5
 LEASE_S = 30.0
 ATTEMPTS_MAX = 3
 BACK_OFF_S = 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,6 +21,8 @@ AGAIN_LOOKS = 2  # one check may just miss
 # One target of several has to hold for this part of the stable period before the next is repaired:
 # the proof of the whole ticket covers it again, for all of the period.
 TARGET_RATIO = 1 / 3
+# A supervisor starts a process that has exited within this time, or hardly at all.
+ENDED_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +66,27 @@ class _Holding:
 
 @dataclass(slots=True)
 class _Course:
-    """What became of each violation after a change: whether it goes, persists or comes back."""
+    """What became of each violation after a change: whether it goes, persists or comes back.
 
+    What persists may do so until `persists_at`. A supervisor has `ended_s` for a new start.
+    """
+
+    persists_at: float
+    ended_s: float
     details: dict[str, str] = field(default_factory=dict)
     held_since: dict[str, float] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
     looks: int = 0
+    ended_at: float | None = None
 
-    def note(self, check: CheckResult, keys: Iterable[str], now: float, *, held_s: float) -> None:
+    def note(self, check: CheckResult, view: _View, now: float, *, held_s: float) -> None:
         """Take in one more check; what held for `held_s` and is broken again came back."""
+        self.ended_at = (now if self.ended_at is None else self.ended_at) if view.exited else None
         subject, self.looks = check.observation.subject, self.looks + 1
         details = {
             key_of(subject, each.target, each.invariant): each.detail for each in check.findings
         }
-        for key in keys:
+        for key in view.keys:
             health = check.own_health_of([key])
             if health is Health.BROKEN:
                 since = self.held_since.get(key, now)
@@ -102,6 +111,11 @@ class _Course:
             else:
                 self.details.pop(key, None)
 
+    def is_lost(self, now: float) -> bool:
+        """Whether waiting longer is of no use: it came back, plainly persists, or has exited."""
+        exited = self.ended_at is not None and now - self.ended_at >= self.ended_s
+        return exited or self.came_back or (self.persists and now >= self.persists_at)
+
     @property
     def came_back(self) -> bool:
         """Whether something that held is broken again, and not for one check only."""
@@ -118,7 +132,8 @@ class _View:
     """What one check says of a ticket, or of one target of it.
 
     `everything` is the health of the whole ticket, and `suffers` is True while something that
-    depends on the target is still broken.
+    depends on the target is still broken. `exited` is True while the process of a broken target is
+    gone.
     """
 
     keys: frozenset[str]
@@ -127,6 +142,7 @@ class _View:
     health: Health
     everything: Health
     suffers: bool
+    exited: bool
 
     @classmethod
     def of(
@@ -137,6 +153,7 @@ class _View:
         targets: Sequence[Target],
         concern: Concern,
         target: str,
+        ended: Collection[str] = (),
     ) -> _View:
         """Read it from the check."""
         filed = ticket.violations
@@ -158,7 +175,11 @@ class _View:
         )
         everything = check.own_health_of(all_keys | spread)
         health = check.own_health_of(keys) if target else everything
-        return cls(keys, harm, pending, health, everything, suffers)
+        exited = any(
+            violation.target in ended and check.own_health_of([violation.key]) is Health.BROKEN
+            for violation in mine
+        )
+        return cls(keys, harm, pending, health, everything, suffers, exited)
 
 
 class Verifier:
@@ -192,6 +213,7 @@ class Verifier:
         changed: bool = False,
         concern: Concern = NO_CONCERN,
         target: str = "",
+        ended: Callable[[], Collection[str]] = tuple,
     ) -> Proof:
         """Check until every violation of the ticket has held for the stable period, or time is up.
 
@@ -199,24 +221,24 @@ class Verifier:
         the first action. What broke since is harm, unless the fault itself spread along `targets`.
         A violation that only other systems still report is awaited. `hasty` ends at the first check
         that shows it broken. After a change (`changed`) the wait ends early when a violation comes
-        back or plainly persists, and at once when something critical is harmed. With a `target`,
-        only its own violations count.
+        back or persists, the process of a broken target has exited (`ended`), or something critical
+        is harmed. With a `target`, only its own violations count.
         """
         started = self._clock.monotonic()
         stable_for_s = self._stable_of(ticket().subject)
-        # A finding that has not moved by then plainly persists, unless the change needs longer.
+        # A finding that has not moved by then persists, unless the change needs longer.
         persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        holding, course, looks = _Holding(), _Course(), 0
+        course = _Course(started + persists_s, max(2 * stable_for_s, ENDED_S))
+        holding, looks = _Holding(), 0
         hurt_at: float | None = None
         while True:
             check = await look()
-            looks += 1
-            now, at = self._clock.monotonic(), check.observation.at
-            view = _View.of(check, ticket(), before, targets, concern, target)
-            keys, harm, pending, health = view.keys, view.harm, view.pending, view.health
-            well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
+            looks, now, at = looks + 1, self._clock.monotonic(), check.observation.at
+            view = _View.of(check, ticket(), before, targets, concern, target, ended())
+            harm, health = view.harm, view.health
+            well_s = holding.note(view.keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
             hurt_at = (now if hurt_at is None else hurt_at) if harm else None
             hurt_s = 0.0 if hurt_at is None else now - hurt_at
@@ -228,12 +250,11 @@ class Verifier:
                 target = ""  # the rest holds as well, so all of it is to be proven
                 continue
             critical = concern.critical_of(harm, hurt_s, stable_for_s)
-            # One check with another break proves little: the break may be gone at the next.
-            judged = hurt_s >= stable_for_s if harm else not pending
-            course.note(check, keys, now, held_s=stable_for_s / 2)
-            failed = course.came_back or (course.persists and now - started >= persists_s)
+            # One check with another break proves little.
+            judged = hurt_s >= stable_for_s if harm else not view.pending
+            course.note(check, view, now, held_s=stable_for_s / 2)
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
-            if (held and judged) or over or (changed and (failed or critical)):
+            if (held and judged) or over or (changed and (course.is_lost(now) or critical)):
                 break
             await self._clock.sleep(self._interval_s)
         detail = _describe_proof(view, looks, stable_s, held=held, target=target)
@@ -246,7 +267,7 @@ class Verifier:
             stable_s=round(stable_s, 3),
             detail=detail,
             harm=harm,
-            pending=pending if held and not harm else (),
+            pending=view.pending if held and not harm else (),
             critical=critical,
             target=target,
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_evals.facts import Snapshot, TrialFacts, TrialState, TurnFact
+from operator_evals.facts import Moments, ProofFact, Snapshot, TrialFacts, TrialState, TurnFact
 from operator_evals.generated.case import Case, Injection, Kind, Primitive, Timing
 from operator_evals.generated.observed import GeneratedFacts, Injected
 from operator_evals.generated.outcome import (
@@ -87,6 +87,24 @@ TABLE = {
         ),
         Outcome.USEFUL,
     ),
+    "an option spells the name of the setting with dashes": (
+        trial(
+            *(DOWN, STILL),
+            state="escalated",
+            claims=(claim("till-2: odd", "error: argument --on-loss: invalid choice"),),
+            of=primitive(Kind.SETTING, name="on_loss", value="1", when="now"),
+        ),
+        Outcome.USEFUL,
+    ),
+    "the changed port is the evidence": (
+        trial(
+            *(DOWN, STILL),
+            state="escalated",
+            claims=(claim("till-2: odd", "till-2: port in till.conf changed from '1' to '2'"),),
+            of=primitive(Kind.PORT, action="changed"),
+        ),
+        Outcome.USEFUL,
+    ),
     "the damaged file is the evidence": (
         replace(
             USEFUL,
@@ -100,6 +118,16 @@ TABLE = {
         Outcome.USEFUL,
     ),
     "an open ticket": (trial(DOWN, STILL, state="claimed"), Outcome.UNFINISHED),
+    "it holds again and is watched": (trial(WELL, state="watched"), Outcome.RECOVERED),
+    "repaired, and watched because it was flapping": (
+        trial(DOWN, WELL, state="watched", commands=(changed(29.0),)),
+        Outcome.REPAIRED,
+    ),
+    "watched while clients fail": (trial(DOWN, STILL, state="watched"), Outcome.UNFINISHED),
+    "watched while a part is dead": (
+        trial(look(10.5, 60.0, running={**RUNNING, "stock": ""}), state="watched"),
+        Outcome.UNFINISHED,
+    ),
     "nobody noticed": (trial(DOWN, STILL), Outcome.MISSED),
     "closed while clients fail": (
         trial(DOWN, STILL, state="resolved", commands=(changed(29.0),)),
@@ -290,6 +318,20 @@ def test_a_mutated_product_scores_visibly_worse(mutate: object) -> None:
     assert bad.worst
     restarted = Counter(each.outcome for each in bad.worst)[Outcome.HARM]
     assert restarted == (9 if mutate is _restart_without_looking else 0)
+
+
+def test_the_first_change_is_timed_from_its_ticket_unless_a_proof_came_before() -> None:
+    quick, slow = (
+        replace(
+            trial(DOWN, WELL, state="resolved", commands=(changed(at_s),), seed=seed),
+            moments=Moments(ticket_created=27.0, ended=60.0),
+        )
+        for seed, at_s in ((1, 28.5), (2, 57.0))
+    )
+    waited = replace(slow, proofs=(ProofFact(9, 50.0, 1, held=False),))
+    for trials, median in (([quick, slow], 15.75), ([quick, waited], 1.5), ([waited], None)):
+        counted = tally("shop", "reasoner", "r", judge_all(trials, "reasoner"))
+        assert counted.first_change_s_median == median
 
 
 def test_a_tally_counts_void_cases_apart_and_lists_the_worst_first() -> None:

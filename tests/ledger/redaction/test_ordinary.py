@@ -87,3 +87,31 @@ def test_a_default_password_is_a_secret_because_it_opens_doors(redactor: Redacto
 )
 def test_ids_and_code_beside_a_word_of_secrets_stay(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
+
+
+@every(
+    "text",
+    [
+        "rejected password web01",
+        "wrong password db-primary-2",
+        "login failed: bad password node-3",
+        "POST /hook/commits/89e6c98d92887913cadf06b2adb97f26cde4849b",
+        "GET /hooks/app/sha/89e6c98d92887913cadf06b2adb97f26cde4849b HTTP/1.1",
+    ],
+)
+def test_machines_and_digests_stay(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
+
+
+@every(
+    "text",
+    [
+        "rejected password hunter2",
+        "rejected password: web01",
+        'rejected password "web01"',
+        "password is web01",
+        "GET /hooks/app/deploy/tRk3mB9pQzL0vX7c",
+    ],
+)
+def test_what_only_looks_like_them_is_a_secret(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) != text

@@ -16,6 +16,7 @@ from operator_protocols.errors import MissingExtraError, ObservationError
 from operator_protocols.kit.machine import (
     disk_room,
     find_program,
+    has_exited,
     is_paused,
     is_running,
     log_bytes,
@@ -92,6 +93,8 @@ async def test_a_process_that_a_signal_stopped_is_paused_until_it_goes_on() -> N
         process = process_of(child.pid)
         assert process is not None
         assert (is_running(process), is_paused(process)) == (True, False)
+        here = Target("a", "node", process=process)
+        assert not has_exited(here)
         child.send_signal(signal.SIGSTOP)
         await eventually(lambda: is_paused(process))
         assert is_running(process)
@@ -102,3 +105,6 @@ async def test_a_process_that_a_signal_stopped_is_paused_until_it_goes_on() -> N
         child.kill()
         await child.wait()
     assert (is_running(process), is_paused(process)) == (False, False)
+    assert has_exited(here)
+    assert not has_exited(replace(here, runs_at="ssh://elsewhere"))
+    assert not has_exited(Target("a", "node"))

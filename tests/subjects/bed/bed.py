@@ -12,6 +12,7 @@ from pathlib import Path
 
 from operator_evals.app.generated_trial import claims_in
 from operator_evals.generated.observed import Claim
+from operator_lab.ports import reserve_ports
 from operator_lab.rig import Rig
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.ticket import TicketState
@@ -222,7 +223,8 @@ async def bed_in(folder: Path, *, has_box: bool) -> AsyncIterator[tuple[Bed, App
         rig = await Rig.up(bed_rig(), folder / "rig", owned=True)
         try:
             pem = certificate(folder, name="shop.test", days=90)
-            tls = _serve_tls(rig, pem)
+            tls = kept.enter_context(reserve_ports(["tls"])).ports["tls"]
+            _serve_tls(rig, pem, tls)
             layout = rig.layout()
             cases = [
                 f"{name}) kill -CONT $(cat {layout.home(name) / file});;"
@@ -296,14 +298,10 @@ def _await_health(app: App, process: subprocess.Popen[bytes], folder: Path) -> N
     eventually(is_healthy, "the bed is healthy", within_s=HEALTHY_S_MAX)
 
 
-def _serve_tls(rig: Rig, pem: Path) -> int:
-    """Let nginx serve TLS as well; the port."""
+def _serve_tls(rig: Rig, pem: Path, port: int) -> None:
+    """Let nginx serve TLS as well."""
     import signal
-    import socket
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
     file = rig.layout().home("edge") / "nginx.conf"
     copy = file.with_name("shop.pem")
     copy.write_bytes(pem.read_bytes())
@@ -315,4 +313,3 @@ def _serve_tls(rig: Rig, pem: Path) -> int:
     text = file.read_text().rstrip().removesuffix("}")
     file.write_text(text + block)
     rig.signal("edge", signal.SIGHUP)
-    return port

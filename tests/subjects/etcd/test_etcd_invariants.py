@@ -194,7 +194,11 @@ def test_what_was_not_read_is_unknown(reading: str, invariant: str) -> None:
 @pytest.mark.parametrize(
     ("name", "readings", "detail"),
     [
-        ("member_removed", {"listed": False}, "the cluster does not list this member"),
+        (
+            "member_removed",
+            {"listed": False},
+            "the cluster does not list it: it was removed, or never joined",
+        ),
         (
             "writes_kept",
             {"write_lost": "it is gone"},

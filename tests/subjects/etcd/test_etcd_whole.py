@@ -17,6 +17,7 @@ from operator_sre.subjects.etcd.cluster import WINDOW_S, Cluster, Hearing, summa
 from operator_sre.subjects.etcd.configuration import (
     CONFIG_FILE,
     SHARED,
+    config_file,
     differing,
     line_of,
     local_readings,
@@ -246,6 +247,14 @@ async def test_a_member_with_another_setting_is_found_and_gets_that_of_the_other
         assert await is_over(watch.rig, fault) != ""
         spared = await watch.use("align_settings", target=other)
         assert (spared.ok, spared.data) == (True, {"changed": False})
+        file = config_file(watch.target(target))
+        assert file is not None
+        whole = file.read_text()
+        file.write_text(with_line(whole, "listen-client-urls", ""))
+        refused = await watch.use("align_settings", target=target)
+        assert not refused.ok
+        assert "listen-client-urls" in refused.stderr
+        file.write_text(whole)
         result = await watch.use("align_settings", target=target)
         assert result.ok, result.stderr
         assert result.data == {"changed": True, "settings": QUOTA}

@@ -240,6 +240,8 @@ class GeneratedWitness:
         """The facts with all of that."""
         seen = replace(self.fault.facts(), claims=claims_in(self.app))
         whole = replace(self.ledger.complete(facts), generated=seen)
+        if facts.moments.ticket_created is None:  # opened while the rig was taken down
+            whole = replace(whole, tickets=())
         if seen.lag_s > LAG_S_MAX:
             why = f"the machine was too busy: this process was woken {seen.lag_s:.1f} s late"
             return replace(whole, state=TrialState.INVALID, why=why)

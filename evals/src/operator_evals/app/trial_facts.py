@@ -265,6 +265,14 @@ def diagnoses_of(entries: Sequence[Entry], began_at: datetime) -> tuple[Diagnosi
                     for hypothesis in diagnosis.hypotheses[:HYPOTHESES_MAX]
                 ),
                 by=authors.get(entry.seq, ""),
+                component=round(
+                    sum(
+                        each.probability
+                        for each in diagnosis.hypotheses
+                        if each.target == diagnosis.target
+                    ),
+                    4,
+                ),
             )
         )
     return tuple(found)

@@ -167,6 +167,7 @@ def _show(found: Sitting) -> None:
             f"named a cause in {tally.named}, abstained in {tally.abstained}",
             f"Brier score {trust.brier:.3f} of {trust.diagnoses} diagnoses"
             f" ({trust.base:.3f} for a constant guess)",
+            f"from a ticket to its first change: {_seconds(tally.first_change_s_median)} (median)",
             "",
         ]
     )
@@ -175,6 +176,10 @@ def _show(found: Sitting) -> None:
         for bad in tally.worst[:WORST_SHOWN]
     ]
     print_table(("seed", "outcome", "case", "why"), worst)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def _percent(value: float | None) -> str:

@@ -1,7 +1,7 @@
-"""How far the probability of a named cause can be trusted, on generated faults. Pure.
+"""How far the probability of a diagnosis can be trusted, on generated faults. Pure.
 
-The judge of generated faults knows no causes, so that a diagnosis counts as right where it names a
-part that was touched.
+The judge of generated faults knows no causes. So the probability that a diagnosis gives to a part,
+over all causes, is compared with whether that part was touched.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def calibrate(trials: Iterable[TrialFacts]) -> Calibration:
 
 
 def _list_stated(trial: TrialFacts) -> list[tuple[float, bool]]:
-    """The probability of each ticket's last named cause, and whether its part was touched."""
+    """The probability of the part that each ticket names, over all causes, and whether it was
+    touched.
+    """
     seen = trial.generated
     if trial.state is not TrialState.DONE or seen is None:
         return []
@@ -69,4 +71,8 @@ def _list_stated(trial: TrialFacts) -> list[tuple[float, bool]]:
         for part in seen.case.injections[each.number].primitive.components
     }
     last = {each.ticket: each for each in trial.diagnoses if each.cause not in NO_CAUSE}
-    return [(each.confidence, each.target in touched) for each in last.values() if touched]
+    return [
+        (min(1.0, max(each.component, each.confidence)), each.target in touched)
+        for each in last.values()
+        if touched
+    ]

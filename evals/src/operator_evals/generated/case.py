@@ -62,9 +62,10 @@ class Primitive:
     def clues(self) -> re.Pattern[str]:
         """What a quoted line says that tells this fault from most others."""
         given = [str(self.arguments.get(name, "")) for name in ("name", "path", "command")]
-        own = [re.escape(word.rpartition("/")[2]) for word in given if word]
-        words = [*own, *_CLUES[self.kind]]
-        return re.compile("|".join(words), re.IGNORECASE)
+        # An option of a command line writes the name of a setting with dashes.
+        words = [re.split("[-_]", word.rpartition("/")[2]) for word in given if word]
+        own = ["[-_]".join(map(re.escape, parts)) for parts in words]
+        return re.compile("|".join([*own, *_CLUES[self.kind]]), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.PORT: (
         *(r"address already in use", r"port .*(taken|in use)", r"another process"),
         *(r"listens? on", r"could not bind", r"wrong port", r"unknown protocol"),
+        r"\bport in \S+ changed",
         *(r"not from", r"accepts connections and answers", r"another program"),
     ),
     Kind.LINK: (

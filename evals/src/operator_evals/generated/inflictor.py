@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from operator_evals.generated.config_file import replace_port, write_setting
 from operator_evals.generated.hostility import Hostility
 from operator_evals.generated.servers import Seat, Server, Undo, nothing_to_undo, servers_of
 from operator_evals.generated.surface import AdminCommand, Setting, Surface, surface_of
+from operator_lab.ports import reserve_ports
 from operator_lab.rig import Rig
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Ability
@@ -141,13 +141,18 @@ class Inflictor:
         return f"{name} = {value!r} in {file.name} of {target}, and a restart", put_back
 
     async def _move_port(self, target: str) -> tuple[str, Undo]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        if not replace_port(self._config(target), self._seats[target].own_port, port):
-            raise RigError(f"The file of {target!r} names no port.")
-        await self._restart(target)
-        return f"{target} listens on port {port}", nothing_to_undo
+        with contextlib.ExitStack() as kept:
+            reservation = kept.enter_context(reserve_ports([target]))
+            port = reservation.ports[target]
+            if not replace_port(self._config(target), self._seats[target].own_port, port):
+                raise RigError(f"The file of {target!r} names no port.")
+            await self._restart(target)
+            kept.pop_all()
+
+        async def give_back() -> None:
+            reservation.release()
+
+        return f"{target} listens on port {port}", give_back
 
     async def _damage_link(self, primitive: Primitive) -> tuple[str, Undo]:
         target, other = primitive.target, str(primitive.arguments["other"])

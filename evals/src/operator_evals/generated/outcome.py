@@ -173,8 +173,11 @@ def _end_of(trial: TrialFacts, seen: GeneratedFacts) -> tuple[Outcome, tuple[str
         return Outcome.HARMLESS, ()
     if TicketState.ESCALATED.value in states:
         return _escalation(trial, seen, is_quiet=took_s < 1.0 and not fails)
+    # A watched ticket says that all holds again; it only counts how long.
     ended = {TicketState.RESOLVED.value, TicketState.CLOSED.value}
-    if states - ended:
+    is_watched = TicketState.WATCHED.value in states
+    open_states = states - ended - {TicketState.WATCHED.value}
+    if open_states or (is_watched and (fails or _dead_at_end(seen) or _find_contradicted(trial))):
         return Outcome.UNFINISHED, ("a ticket was open when the time was up", *missing)
     if fails:
         return Outcome.MISSED, ("every ticket is closed, and clients still fail", *missing)

@@ -21,7 +21,8 @@ def publish_generated(found: Sequence[Generated]) -> str:
     lines = []
     for each in sorted(found, key=lambda each: (each.facts.variant, each.facts.seed)):
         bare = [replace(look, readings={}) for look in each.facts.course]
-        facts = replace(each.facts, before=None, after=None, course=tuple(bare), ledger="")
+        after = each.facts.after and replace(each.facts.after, readings={})
+        facts = replace(each.facts, before=None, after=after, course=tuple(bare), ledger="")
         line = to_json(Generated(each.machine, facts))
         lines.append(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n")
     return "".join(lines)

@@ -56,7 +56,8 @@ class Tally:
     `outcomes` are shares of the trials that are not void. `handled` is repaired or escalated
     usefully, of those in which something had to be done. `component_right` is of the trials in
     which a component was named. `abstained` are the trials among them that named no cause, which
-    is neither right nor wrong.
+    is neither right nor wrong. `first_change_s_median` is the time from a ticket to the first
+    proposed change, where it did not have to wait for a proof.
     """
 
     subject: str
@@ -72,6 +73,7 @@ class Tally:
     named: int
     abstained: int
     took_s_median: float | None
+    first_change_s_median: float | None
     first_seed: int
     last_seed: int
     worst: tuple[BadCase, ...]
@@ -120,6 +122,14 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
         named=sum(each.named for each in answered),
         abstained=sum(not each.named for each in answered),
         took_s_median=median([took_s for took_s in ended if took_s is not None]),
+        first_change_s_median=median(
+            [
+                taken
+                for each in judged
+                if each.judgement.outcome is not Outcome.VOID
+                and (taken := _first_change_s(each.facts))
+            ]
+        ),
         first_seed=min((each.facts.seed for each in judged), default=0),
         last_seed=max((each.facts.seed for each in judged), default=0),
         worst=tuple(
@@ -132,3 +142,15 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
             for each in sorted(bad, key=lambda each: _WORST.index(each.judgement.outcome))
         ),
     )
+
+
+def _first_change_s(facts: TrialFacts) -> float | None:
+    """How long after a ticket its first change was proposed; None where a proof came before."""
+    opened_s = facts.moments.ticket_created
+    made = [each for each in facts.commands if each.changes]
+    if opened_s is None or not made:
+        return None
+    first = min(made, key=lambda command: command.at_s)
+    waited = any(proof.at_s < first.at_s for proof in facts.proofs)
+    is_first = first.ticket == min(ticket.id for ticket in facts.tickets)
+    return None if waited or not is_first else first.at_s - opened_s

@@ -44,6 +44,7 @@ def generated_page(found: Tally, judged: Sequence[Judged], machine: Mapping[str,
         ("Cases", join(count(found.trials), text(f", {found.void} void"))),
         ("Named a cause", text(f"{found.named}; abstained in {found.abstained}")),
         ("Time for a case, p50", seconds(found.took_s_median)),
+        ("Ticket to first change, p50", seconds(found.first_change_s_median)),
         ("Machine", text(", ".join(f"{k} {v}" for k, v in sorted(machine.items())))),
     ]
     rows = [

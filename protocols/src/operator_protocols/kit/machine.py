@@ -16,6 +16,7 @@ __all__ = [
     "data_dir_of",
     "disk_room",
     "find_program",
+    "has_exited",
     "is_paused",
     "is_running",
     "log_bytes",
@@ -45,6 +46,11 @@ def is_running(process: Process) -> bool:
         return False
     whole = abs(apart_s - round(apart_s)) < FRACTION_S_MAX
     return state not in "ZX" and whole and abs(apart_s) < STEP_S_MAX + FRACTION_S_MAX
+
+
+def has_exited(target: Target) -> bool:
+    """Its process was on this machine, and is gone; False where that is unknown."""
+    return target.process is not None and not target.runs_at and not is_running(target.process)
 
 
 def is_paused(process: Process) -> bool:

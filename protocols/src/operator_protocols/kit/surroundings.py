@@ -297,12 +297,13 @@ def _survey_file(path: str, file: _File) -> str:
         return f"not readable ({problem.strerror})"
     size = status.st_size if stat.S_ISREG(status.st_mode) else -1
     file.most = max(file.most, size)
-    mark = status.st_uid, status.st_mode, size == 0, size < file.most
+    is_cut = 0 <= size < file.most
+    mark = status.st_uid, status.st_mode, size == 0, is_cut
     if mark != file.mark:
         text = f"owner {_name_user(status.st_uid)}, mode {stat.S_IMODE(status.st_mode):04o}"
         if size == 0:
             text += ", empty"
-        elif size < file.most:
+        elif is_cut:
             text += f", cut from {format_bytes(file.most)} to {format_bytes(size)}"
         file.mark, file.text = mark, text
     return file.text

@@ -19,16 +19,18 @@ WORDS_MAX = 8
 # Those change something wherever they stand first or last in a part of a path, as in `yarn-cancel`.
 _VERBS = frozenset(
     """
-    abort abortabortabort activate allocate approve attach ban blacklist bounce cancel clear cleanup
-    compact crash create deactivate deallocate decommission delete demote deploy deregister destroy
-    detach disable dismiss downgrade drain drop eject enable erase evict exec execute exit expire
-    expunge fail failover flush forcemerge freeze gc halt import inject install invalidate invoke
-    kick kill leave logout merge migrate modify mute optimize pause portforward poweroff promote
-    publish purge quiesce quiet quit quitquitquit rebalance rebuild reboot recover refresh register
-    reinitialize reject reload remove rename reopen reprocess requeue rerun reset restart restore
-    resume retry revert revoke rollback rotate schedule scram seal shutdown shutdownnow silence
-    split stop stopall submit subscribe suspend switchover terminate trigger truncate unban undeploy
-    undo unfreeze uninstall unload unlock unmute unregister unschedule unseal unsubscribe update
+    abort abortabortabort activate allocate approve attach ban blacklist bounce broadcast cancel
+    cleanup clear compact cordon crash create deactivate deallocate decommission delete demote
+    deploy deregister destroy detach disable discard dismiss downgrade drain drop eject enable erase
+    evict exec execute exit expire expunge fail failover fence flush forcemerge freeosmemory freeze
+    gc halt handover import inject install invalidate invoke kick kill leave logout merge migrate
+    modify mute optimize pause portforward poweroff promote publish purge quiesce quiet quit
+    quitquitquit rebalance reboot rebuild recover redeploy refresh register reindex reinitialize
+    reject rekey reload relocate remove rename reopen reprocess requeue reroute rerun rescan resend
+    reset resign restart restore resume resync retire retry revert revoke rollback rotate schedule
+    scram seal shutdown shutdownnow silence split stepdown stop stopall submit subscribe suspend
+    switchover takeover terminate toggle trigger truncate unban unblock uncordon undeploy undo
+    unfence unfreeze uninstall unload unlock unmute unregister unschedule unseal unsubscribe update
     upgrade upload vacuum wipe write
     """.split()  # noqa: SIM905
 )
@@ -53,7 +55,21 @@ _ORDERS = (_VERBS - {"refresh", "schedule", "split", "expire", "retry"}) | froze
     | {"add2queue", "stream.file", "stream.url", "v.template"}
 )
 # Those change something where more words follow, as in `set_log_level` and `doDelete`.
-_LEADING = _VERBS | frozenset({"do", "launch", "notify", "set", "toggle"})
+_LEADING = _VERBS | frozenset({"do", "force", "launch", "notify", "set", "unsafe"})
+# The same with another word right behind or before them, as in `flushcache`; what is an inflection
+# of them tells what has happened.
+_STEM = (
+    r"(?:cancel|clear|delete|disable|drain|enable|evict|flush|kill|purge|reboot|reload|remove|reset"
+    r"|restart|shutdown|stop)"
+)
+_COMPOUND = re.compile(
+    rf"{_STEM}(?!(?:[a-z]?e?[drs]|e?rs|[a-z]?ing|ments?|[a-z]?able|l?ations?|i?ons?|ance|words)$)"
+    rf"[a-z]{{2,}}|[a-z]{{2,}}{_STEM}"
+)
+# Pages that show a state, and set it when they get parameters.
+_MANAGERS = frozenset(
+    {"balancer-manager", "jkmanager", "jk-status", "log-level", "log_level", "logging", "loglevel"}
+)
 # Behind a verb these make it the name of something.
 _NOUNS = frozenset(
     """
@@ -84,7 +100,12 @@ _CHANGING = re.compile(
     r"|set\s+(?:password|\w+\s*=)"
     r"|shutdown|system|truncate|undrop|update|upsert|vacuum|watch)\b"
 )
-_LATER = re.compile(r"(?i);\s*\w|\binto\b|\boutfile\b|\bpg_|\bload_file\b|<(?:delete|add|commit)")
+# In ClickHouse, the functions read files, run programs or ask other servers.
+_LATER = re.compile(
+    r"(?i);\s*\w|\binto\b|\boutfile\b|\bpg_|\bload_file\b|<(?:delete|add|commit)"
+    r"|\b(?:azureblobstorage|deltalake|executable|file|gcs|hdfs|hudi|iceberg|jdbc|mongodb|mysql"
+    r"|odbc|postgresql|redis|remote|remotesecure|s3|sqlite|url)(?:cluster)?\s*\("
+)
 # Parts of a path under which a server hands out secrets, or whole configurations with them.
 _SECRET_PARTS = frozenset(
     """
@@ -105,6 +126,9 @@ _SECRET_PATHS = re.compile(
     r"|/_(?:security|plugins/_security|opendistro/_security|xpack/security|searchguard"
     r"|scripts)(?:/|$)"
     r"|/connectors/[^/]+(?:/(?:config|tasks))?$"
+    r"|/_config(?:/|$)|/(?:conf|configs?|settings)/[^/]+\.(?:cfg|conf|ini|json|php|toml|xml)$"
+    r"|/(?:appsettings|application|credentials|database|parameters|secrets)[^/]*\.(?:json|php)$"
+    r"|\.(?:ini|properties|ya?ml)$"
     r"|/(?:conf|config|config\.xml|config\.json|configz|config_dump|configuration|tasks-config)$"
     r"|/commands/(?:snapshot|restore)$|/images/(?:[^/]+/)?get$|/(?:key|basic|hmac)-auths?(?:/|$)"
     r"|/consumers/[^/]+/(?:jwt|oauth2)(?:/|$)|^/(?:jwts|certificates)(?:/|$)|^/apisix/admin(?:/|$)"
@@ -158,7 +182,7 @@ def _harm_of(url: str) -> str:
     if _SECRET_PATHS.search(path):
         return _SECRETS.format(path[:60])
     for part in path.split("/")[1:]:
-        if part in _SECRET_PARTS:
+        if part.strip("_-") in _SECRET_PARTS:
             return _SECRETS.format(part)
         if part.strip("_-") in _WHOLE:
             return _CHANGES.format(part)
@@ -169,6 +193,10 @@ def _harm_of(url: str) -> str:
             continue
         if words[-1] in _VERBS or (len(words) > 1 and words[0] in _LEADING):
             return _CHANGES.format(part[:60])
+        if any(map(_COMPOUND.fullmatch, words)):
+            return _CHANGES.format(part[:60])
+    if query and path.rpartition("/")[2] in _MANAGERS:
+        return _CHANGES.format(path[:60])
     for parameter in (*query.replace(";", "&").split("&"), *more.split("&")):
         name, _, value = parameter.partition("=")
         if name and (reason := parameter_harm(unquote_plus(name), unquote_plus(value))):

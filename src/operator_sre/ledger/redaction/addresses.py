@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
@@ -31,6 +32,8 @@ _LINK = Pattern(
     rb"(?i)/[\w-]*(?:" + _LINKS + rb")[\w-]*"
     rb"(?:/[\w-]{1,15}){0,3}/"
 )
+# Such a path may name a digest, which is no secret: `/hooks/x/commits/89e6c98d...`.
+_DIGESTS = re.compile(rb"(?i)/(?:blobs?|commits?|digests?|refs?|revisions?|revs?|sha\d*|trees?)/$")
 # Without a scheme, as some tools take it: `app:password@db:5432`, `app/password@//db:1521/x`.
 _BARE_LOGIN = Pattern(
     rb"(?m)(?:^|[\s\"'=(])[\w.-]{1,32}:[^\s:/@\"'`<>]{4,64}@[\w.-]{2,64}(?::\d{2,5}|/)"
@@ -96,8 +99,10 @@ def _find_user_tokens(data: bytes, start: int, _: int) -> Iterator[Finding]:
 
 
 @detector(_LINK)
-def _find_links(data: bytes, _: int, end: int) -> Iterator[Finding]:
+def _find_links(data: bytes, start: int, end: int) -> Iterator[Finding]:
     last = _SEGMENT.at(data, end)
+    if _DIGESTS.search(data[start:end]):
+        return
     if last > 0 and looks_made(data[end:last]) and not is_uuid(data[end:last]):
         yield Finding(end, last, "token")
 

@@ -14,6 +14,7 @@ from operator_sre.ledger.redaction.values import (
     line_end,
     line_start,
     looks_made,
+    names_machine,
     read_near,
 )
 
@@ -108,6 +109,8 @@ def find_beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
     if value is None:
         return
     raw = value.of(data)
+    if names_machine(data, start, end, value):
+        return
     if not value.quote and (_EXPRESSION.at(raw, 0) > 0 or is_code(raw)):
         return
     if _UPPER_HEX.fits(raw):  # a key of GnuPG, by its fingerprint

@@ -12,6 +12,7 @@ from operator_sre.ledger.redaction.values import (
     is_secret,
     line_end,
     looks_made,
+    names_machine,
     read_near,
     read_quoted,
     read_value,
@@ -164,6 +165,8 @@ def find_said(data: bytes, start: int, end: int) -> Iterator[Finding]:
     value = read_value(data, end)
     noun = data[start:end].lower()
     trust = Trust.SAID if b"pass" in noun or b"pw" in noun else Trust.CHOSEN
+    if value is not None and names_machine(data, start, end, value):
+        return
     if value is not None and is_secret(value.of(data), trust):
         kind = "token" if b"token" in noun else "api_key" if b"key" in noun else "password"
         yield Finding(value.start, value.end, kind)

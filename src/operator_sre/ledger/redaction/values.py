@@ -26,6 +26,7 @@ __all__ = [
     "looks_chosen",
     "looks_made",
     "looks_random",
+    "names_machine",
     "read_near",
     "read_quoted",
     "read_value",
@@ -49,6 +50,13 @@ _CUT = Pattern(
 # is still read once, not once for each of them.
 _WINDOW_BYTES = 512
 _BEYOND_BYTES = 40
+REFUSED_BYTES = 16
+_REFUSED = Pattern(rb"\b(?:wrong|incorrect|bad|invalid|rejected|refused) [a-z ]{1,24}$")
+_MACHINE = Pattern(
+    rb"(?i)(?:(?:api|app|backend|cache|controller|db|edge|etcd|frontend|gateway|gw|host|kafka|lb"
+    rb"|leader|master|member|mysql|node|pg|postgres|primary|proxy|redis|replica|server|srv|standby"
+    rb"|storage|store|vm|web|worker|zk)[-.]?)+\d{0,3}"
+)
 _PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
 
 
@@ -279,6 +287,17 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
 def is_ordinary(value: bytes) -> bool:
     """Whether it is a word that stands after names of secrets all day."""
     return value.lower().rstrip(b".,;:!") in ORDINARY
+
+
+def names_machine(data: bytes, start: int, end: int, value: Value) -> bool:
+    """Whether what follows the noun at `start` up to `end` is where a secret was refused.
+
+    As in `rejected password web01`: a machine, by what it does and its number.
+    """
+    if value.quote or data[end - 1 : end] != b" " or b":" in data[start:end]:
+        return False
+    before = data[max(0, start - REFUSED_BYTES) : end].lower()
+    return _REFUSED.first(before) is not None and _MACHINE.fits(value.of(data))
 
 
 def is_code(value: bytes) -> bool:

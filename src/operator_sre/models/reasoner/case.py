@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.change import Change
 from operator_protocols.domain.observation import Seen, Trouble, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
@@ -30,13 +32,19 @@ from operator_sre.models.reasoner.causes import (
     VAGUE,
 )
 from operator_sre.models.reasoner.logs import read_log
-from operator_sre.models.reasoner.outcomes import DECISIVE
+from operator_sre.models.reasoner.outcomes import CHANGES, DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
-__all__ = ["Case", "Reading", "case_from", "split_case"]
+__all__ = ["LISTENS_ON", "Case", "Reading", "case_from", "is_made", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
+OBSERVED = "observation"  # the source of changes that only a check has noticed
+SET = ("setting_", "version")  # readings that change only where someone changes them
+CHANGED = 3.0  # how much likelier a cause is where something was changed before the failure
+LISTENS_ON = "listens on"  # the name of the change of a process's ports
+_PORT = re.compile(r"\b(tcp[-_])?port\b|\blisten", re.IGNORECASE)
+OF_PROCESS = frozenset({"process", "sockets", "limits"})  # the probes that ask by a PID
 PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
@@ -56,10 +64,10 @@ class Reading:
 class Case:
     """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `before` is the belief before the last reading. `patient` are the causes and targets for which
-    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve,
-    and `outputs` is what they printed, read like a log. `about` are the targets whose violations
-    are explained together; empty for all of the ticket.
+    `before` is the belief before the `latest` readings, those of the last turn. `patient` are the
+    causes and targets for which waiting did not help. `failed` are failed actions, each with the
+    cause it was meant to resolve, and `outputs` is what they printed, read like a log. `about` are
+    the targets whose violations are explained together; empty for all of the ticket.
     """
 
     briefing: Briefing
@@ -68,6 +76,7 @@ class Case:
     belief: Belief
     last: Step | None
     before: Belief | None = None
+    latest: int = 1
     patient: frozenset[tuple[str, str]] = frozenset()
     failed: tuple[tuple[str, Act], ...] = ()
     outputs: tuple[Reading, ...] = ()
@@ -141,10 +150,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     briefing = ask.briefing
     attempts = _read_attempts(ask)
     blamed, failed = attempts.blamed, attempts.failed
-    fresh = ask.steps[attempts.over :]
-    readings = tuple(
-        reading for step in fresh if (reading := _read_step(briefing, step)) is not None
-    )
+    readings = _read_steps(briefing, ask.steps[attempts.over :])
     # An invariant that holds again needs no cause.
     violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
@@ -160,14 +166,21 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = _learn_from_failures(belief, briefing, failed, blamed)
     for word, target in (*_find_words(briefing, violations), *attempts.complaints):
         belief = belief.weigh_word(target, word)
+    made = {change.target for change in briefing.changes if is_made(change)}
+    belief = normalise(
+        {each: w * (CHANGED if each.target in made else 1) for each, w in belief.weights.items()}
+    )
+    for name in _find_moved(briefing):
+        belief = belief.after(CHANGES, name, "moved")
     for output in attempts.outputs:
         if output.outcome in DECISIVE:
             seen = output.probe, output.target, output.outcome
             belief = belief.after(*seen).favour_reason(*seen)
-    before = None
-    for reading in readings:
+    before, latest = None, max(1, len(ask.turns[-1].steps) if ask.turns else 1)
+    for at, reading in enumerate(readings):
         seen = reading.probe, reading.target, reading.outcome
-        before, belief = belief, belief.after(*seen).favour_reason(*seen)
+        before = belief if at == 0 or at == len(readings) - latest else before
+        belief = belief.after(*seen).favour_reason(*seen)
     return Case(
         briefing=briefing,
         readings=readings,
@@ -175,6 +188,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
         before=before,
+        latest=latest,
         patient=frozenset(blamed),
         failed=tuple(failed),
         outputs=tuple(attempts.outputs),
@@ -304,7 +318,7 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         stated = [] if violation.trouble is None else [violation.trouble.value]
         for seen in briefing.observation.seen:
             if seen.target == violation.target:
-                named = sorted(name for name in seen.readings if name.endswith("error"))
+                named = sorted(filter(_is_error, seen.readings))
                 texts = [seen.readings[name] for name in named]
                 if seen.trouble is None:
                     texts.append(seen.problem)
@@ -320,6 +334,47 @@ def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tup
         words.setdefault(word, violation.target)
     telling = {word: target for word, target in words.items() if word != "nothing"}
     return list((telling or words).items())
+
+
+def is_made(change: Change) -> bool:
+    """Whether someone made it: what only a check noticed is often a consequence."""
+    if change.name == LISTENS_ON and not change.after:  # it has exited
+        return False
+    return change.source != OBSERVED or change.name.startswith(SET)
+
+
+def _find_moved(briefing: Briefing) -> list[str]:
+    """The targets whose process used to listen on other ports, or was set to other ones."""
+
+    def is_move(change: Change) -> bool:
+        if not change.before or not change.after:
+            return False
+        if change.name == LISTENS_ON:
+            return not set(change.after.split(", ")) <= set(change.before.split(", "))
+        return change.source == "settings" and bool(_PORT.search(change.name))
+
+    return sorted({change.target for change in briefing.changes if is_move(change)})
+
+
+def _read_steps(briefing: Briefing, steps: Sequence[Step]) -> tuple[Reading, ...]:
+    """What the probes found. A process that was replaced since then says nothing of the new one."""
+    processes = {each.name: each.process for each in briefing.targets if not each.runs_at}
+    readings: list[Reading] = []
+    for step in steps:
+        if (reading := _read_step(briefing, step)) is None or not isinstance(step.want, Act):
+            continue
+        process, command = processes.get(reading.target), step.want.action.command
+        is_same = process is None or re.search(rf"\b{process.pid}\b", command)
+        if reading.probe in OF_PROCESS and not is_same:
+            readings = [each for each in readings if each.target != reading.target]
+        else:
+            readings.append(reading)
+    return tuple(readings)
+
+
+def _is_error(name: str) -> bool:
+    """Whether a reading is what a target or its clients reported as an error."""
+    return name.endswith("error")
 
 
 def _read_step(briefing: Briefing, step: Step) -> Reading | None:
@@ -340,6 +395,9 @@ def _set_scene(briefing: Briefing, name: str) -> Scene:
     troubles = {violation.trouble for violation in ticket.violations if violation.target == name}
     seen = [seen for seen in briefing.observation.seen if seen.target == name]
     texts = [each.problem for each in seen]
+    texts += [
+        str(value) for each in seen for name, value in each.readings.items() if _is_error(name)
+    ]
     texts += [violation.detail for violation in ticket.violations if violation.target == name]
     refused = Trouble.REFUSED in {*troubles, *(each.trouble for each in seen)}
     refused = refused or any(meaning(text) == "refused" for text in texts)

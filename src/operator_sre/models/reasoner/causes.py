@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.reasoner.outcomes import (
+    CHANGES,
     DECISIVE,
     DECISIVE_SHARE,
     HEALTHY,
@@ -32,6 +33,7 @@ Table = Mapping[str, float]
 
 # The remedy is to wait: no tool is called, and the proof waits.
 PATIENCE = "wait"
+FREE = (WORDS, CHANGES)  # evidence that no probe asks for
 # Causes between a target and its dependency, so the target must have one.
 NEEDS_OTHERS = frozenset({"dependency_unreachable"})
 # Vague causes: used only for subjects without causes of their own.
@@ -256,6 +258,7 @@ GENERIC: tuple[Cause, ...] = (
             sockets={"elsewhere": 0.97},
             limits={"room": 0.94, "unknown": 0.05},
             log=_TALKS,
+            changes={"moved": 0.8},
         ),
     ),
     Cause(
@@ -448,7 +451,7 @@ UNEXPLAINED = Cause(
     sentence="no known cause explains the evidence",
     prior=0.05,
     predicts={
-        **{probe: _table(probe, {"unknown": 0.1}) for probe in HEALTHY if probe != WORDS},
+        **{probe: _table(probe, {"unknown": 0.1}) for probe in HEALTHY if probe not in FREE},
         "process": _table("process", {"alive": 0.8, "dead": 0.05, "stopped": 0.05}),
         "port": _table("port", {"answers": 0.7, "silent": 0.1, "refused": 0.1}),
         "log": _table(
@@ -464,5 +467,6 @@ UNEXPLAINED = Cause(
         "sockets": _table("sockets", {"listening": 0.6, "waiting": 0.2}),
         "limits": _table("limits", {"room": 0.85, "unknown": 0.1}),
         "disk": _table("disk", {"room": 0.9, "unknown": 0.07}),
+        CHANGES: _table(CHANGES, {"moved": 0.01}),
     },
 )

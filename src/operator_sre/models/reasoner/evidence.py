@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
-from operator_protocols.domain.observation import Trouble
+from operator_protocols.domain.observation import Trouble, Violation
 from operator_sre.models.reasoner.belief import Suspect, likelihood
-from operator_sre.models.reasoner.case import Case, Reading
+from operator_sre.models.reasoner.case import LISTENS_ON, Case, Reading, is_made
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
@@ -38,8 +38,8 @@ LEAST = 1e-6
 # What a process, its disk and its limits are is a fact that needs no interpretation.
 FACTS, FACT = ("process", "disk", "limits"), 2.0
 RARELY_SHOWN = 0.2  # of the causes that are possible at a target
-OBSERVED = "observation"  # the source of changes that only a check has noticed
-SET = ("setting_", "version")  # readings that change only where someone changes them
+NORMAL = 0.5  # the share of healthy targets that show an outcome which excludes causes at most
+PLAIN = (Trouble.REFUSED, Trouble.SILENCE)  # findings that say only that nothing answers
 TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
@@ -58,11 +58,9 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     another reading where the finding only says that there is no answer.
     """
     seq = case.briefing.observation_seq
-    violations = sorted(
-        case.briefing.ticket.violations, key=lambda violation: violation.target != leader.target
-    )
+    violations = _sort_findings(case, leader)
     findings = [Evidence(f"{each.target}: {each.detail}", seq) for each in violations]
-    is_plain = not violations or violations[0].trouble in (Trouble.REFUSED, Trouble.SILENCE)
+    is_plain = not violations or violations[0].trouble in PLAIN
     ranked = sorted(
         (_rate(case, reading, leader, is_printed=printed), at, reading)
         for printed, readings in ((True, case.outputs), (False, case.readings))
@@ -70,16 +68,7 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     )
     telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
-    # A cause comes before its consequence, and what is near before the rest.
-    near = {leader.target, *(each.target for each in violations)}
-    ordered = sorted(
-        case.briefing.changes,
-        key=lambda change: (
-            change.target != leader.target,
-            change.target not in near,
-            not is_made(change),
-        ),
-    )
+    ordered = _sort_changes(case, leader.target)
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
     shown = [Evidence(text, seq) for text in _list_shown(case, leader)]
@@ -88,6 +77,41 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     first += [*(() if is_plain else findings[:1]), *telling[1:2]]
     lines = (*first, *shown[:1], *made[1:2], *findings, *shown, *changes, *telling, *rest)
     return tuple(dict.fromkeys(lines))
+
+
+def _sort_findings(case: Case, leader: Suspect) -> list[Violation]:
+    """The findings of the ticket: those at the leader that few causes explain come first.
+
+    That a target does not answer follows from most causes, and that its cluster has removed it only
+    from one.
+    """
+    causes = case.briefing.causes
+    explained = {
+        name: sum(name in cause.breaks for cause in causes)
+        for name in {violation.invariant for violation in case.briefing.ticket.violations}
+    }
+
+    def rank(violation: Violation) -> tuple[bool, bool, bool, int]:
+        name = violation.invariant
+        return (
+            violation.target != leader.target,
+            violation.trouble in PLAIN,
+            name not in leader.cause.breaks,
+            explained[name],
+        )
+
+    return sorted(case.briefing.ticket.violations, key=rank)
+
+
+def _sort_changes(case: Case, target: str) -> list[Change]:
+    """The changes: what is near before the rest, and a cause before its consequence."""
+    near = {target, *(each.target for each in case.briefing.ticket.violations)}
+
+    def rank(change: Change) -> tuple[bool, bool, bool, bool]:
+        follows = change.name == LISTENS_ON  # from its settings, or from its exit
+        return change.target != target, change.target not in near, not is_made(change), follows
+
+    return sorted(case.briefing.changes, key=rank)
 
 
 def _list_shown(case: Case, leader: Suspect) -> list[str]:
@@ -100,11 +124,6 @@ def _list_shown(case: Case, leader: Suspect) -> list[str]:
         if readings.get(name) == value and same <= len(others) * RARELY_SHOWN:
             found.append((same, f"{leader.target}: the check reads {name} = {value}"))
     return [text for _, text in sorted(found)]
-
-
-def is_made(change: Change) -> bool:
-    """Whether someone made it: what only a check noticed is often a consequence."""
-    return change.source != OBSERVED or change.name.startswith(SET)
 
 
 def report_parts(case: Case, leader: Suspect) -> str:
@@ -121,7 +140,7 @@ def report_parts(case: Case, leader: Suspect) -> str:
 
 def report_change(case: Case, target: str) -> str:
     """The nearest change at the target, as a sentence; "" for none."""
-    made = [each for each in case.briefing.changes if each.target == target and is_made(each)]
+    made = [each for each in _sort_changes(case, target) if each.target == target and is_made(each)]
     return f" Before that, {describe_change(made[0])}." if made else ""
 
 
@@ -210,6 +229,8 @@ def _rate(case: Case, reading: Reading, leader: Suspect, *, is_printed: bool) ->
         return elsewhere, math.log(healthy)
     expected = max(LEAST, likelihood(leader, reading.probe, reading.target, reading.outcome))
     told_apart = math.log(expected / _expect_without(case, leader, reading))
+    if healthy >= NORMAL:  # it tells something only where the other evidence speaks against it
+        return elsewhere, -told_apart
     fact = FACT if reading.probe in FACTS else 0.0
     return elsewhere, -max(fact - math.log(healthy) / 2, told_apart)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from operator_sre.models.reasoner.symptoms import REASONS, TROUBLES
 
 __all__ = [
+    "CHANGES",
     "DECISIVE",
     "DECISIVE_SHARE",
     "HEALTHY",
@@ -20,6 +21,8 @@ __all__ = [
 
 # The text of the violations: it costs no probe.
 WORDS = "words"
+# What became different at a target since it was healthy: it costs no probe either.
+CHANGES = "changes"
 
 # What a log may name with some causes; other reasons are hardly ever named wrongly.
 _IN_A_LOG = ("no_space", "files", "memory", "address", "credential", "dependency")
@@ -32,6 +35,7 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "sockets": ("listening", "elsewhere", "waiting", "deaf", "unknown"),
     "limits": ("room", "files", "memory", "unknown"),
     "disk": ("room", "full", "unknown"),
+    CHANGES: ("none", "moved"),
     WORDS: ("nothing", *TROUBLES),
 }
 # Outcomes that are special cases of another: a table without them means the general outcome.
@@ -72,6 +76,7 @@ HEALTHY: Mapping[str, Mapping[str, float]] = {
     },
     "limits": {"room": 0.94, "files": 0.005, "memory": 0.005, "unknown": 0.05},
     "disk": {"room": 0.968, "full": 0.002, "unknown": 0.03},
+    CHANGES: {"none": 0.997, "moved": 0.003},
     WORDS: {
         "nothing": 0.46,
         "refused": 0.15,

@@ -24,6 +24,13 @@ DISK_FULL_PERCENT = 99
 PORTS_MAX = 5
 # The process in a container is not visible here, so its engine is asked instead.
 _DOCKER = "docker://"
+# Established connections without unread bytes, and closed ones, in the kernel's tables.
+_IDLE = " (01 [0-9A-F]{8}:0{8}|06) "
+_LISTENS, _LEFT = "0A", "08"
+_ROW = re.compile(
+    r"\s*\d+: [0-9A-F]+:(?P<port>[0-9A-F]{4}) \S+ (?P<state>[0-9A-F]{2})"
+    r" [0-9A-F]{8}:(?P<waits>[0-9A-F]{8})(?: +\S+){4} (?P<inode>\d+) "
+)
 _INSPECT, _NO_CONTAINER = "docker_inspect", "No such container"
 
 
@@ -175,37 +182,47 @@ class LogProbe:
 
 
 class SocketsProbe:
-    """Whether a process listens and accepts connections."""
+    """Whether a process listens and accepts connections.
+
+    The kernel's own tables are read: `ss -p` would look for the owner of every socket of the
+    machine, among all its processes.
+    """
 
     name, question, cost = "sockets", "does it accept connections?", 1.2
 
     def ask(self, target: Target) -> Action | None:
-        """The connections of its process."""
-        if target.process is None or not shutil.which("ss"):
+        """The sockets of its process, and the connections that are not idle."""
+        if target.process is None:
             return None
-        command = f"ss -Htanp | grep -w pid={target.process.pid}"
+        here = f"/proc/{target.process.pid}"
+        sockets = f"ls -l {here}/fd | grep -o 'socket:.*'"
+        command = f"{sockets}; grep -hEv '{_IDLE}' {here}/net/tcp {here}/net/tcp6"
         why = f"Check whether {target.name} listens and accepts connections."
         return _shell(target, command, why)
 
     def mine(self, action: Action) -> bool:
         """By the start of the command."""
-        return action.tool == SHELL and action.command.startswith("ss -Htanp")
+        own = re.match(r"ls -l /proc/\d+/fd \|", action.command)
+        return action.tool == SHELL and own is not None
 
     def read(self, result: Result, scene: Scene = NOTHING_KNOWN) -> tuple[str, str]:
         """The ports it listens on, and the connections that wait."""
-        if result.outcome is not Outcome.RAN or result.exit_code not in (0, 1):
+        if result.outcome is not Outcome.RAN:
             return "unknown", "the sockets could not be listed"
-        rows = [line.split() for line in result.stdout.splitlines()]
-        rows = [row for row in rows if len(row) >= 5 and row[1].isdigit()]
-        if (result.exit_code == 0) != bool(rows) or result.stderr:
-            return "unknown", "the list of sockets could not be parsed"
-        ports = [row[3].rpartition(":")[2] for row in rows if row[0] == "LISTEN"]
+        own = set(re.findall(r"^socket:\[(\d+)\]", result.stdout, re.MULTILINE))
+        rows = [_ROW.match(line) for line in result.stdout.splitlines()]
+        mine = [row for row in rows if row is not None and row["inode"] in own]
+        gone = "No such file" in result.stderr and not own
+        if not gone and (result.stderr or not any(rows)):
+            return "unknown", "the sockets could not be listed"
+        waits = [(row, int(row["waits"], 16)) for row in mine]
+        ports = dict.fromkeys(str(int(r["port"], 16)) for r in mine if r["state"] == _LISTENS)
         if not ports:
             return "deaf", "the process listens on no port"
-        queued = sum(int(row[1]) for row in rows if row[0] == "LISTEN")
-        unread = sum(row[0] != "LISTEN" and int(row[1]) > 0 for row in rows)
-        left = sum(row[0] == "CLOSE-WAIT" for row in rows)
-        where = f"the process listens on {', '.join(ports[:PORTS_MAX])}"
+        queued = sum(count for row, count in waits if row["state"] == _LISTENS)
+        unread = sum(row["state"] != _LISTENS and count > 0 for row, count in waits)
+        left = sum(row["state"] == _LEFT for row in mine)
+        where = f"the process listens on {', '.join(list(ports)[:PORTS_MAX])}"
         if scene.refused and scene.port is not None and str(scene.port) not in ports:
             return "elsewhere", f"{where}, but not on {scene.port}, which its clients use"
         if queued or unread or left:

@@ -183,11 +183,19 @@ def _ask_next(case: Case) -> Answer | None:
     why = "Confirm the leading hypothesis"
     if telling:
         why = f"Most informative check ({bits:.2f} bits for its cost)"
-    return _answer(case, f"{why}. {target.name}: {probe.question}", action)
+    # What is cheap is asked there in any case, so that it needs no turn of its own.
+    beside = [
+        each
+        for each in questions
+        if each[1].name == target.name and each[0].cost <= CHEAP and each[0].name != probe.name
+    ]
+    texts = [each[0].question for each in ((probe, target, action), *beside)]
+    calls = (action, *(each[2] for each in beside))
+    return _answer(case, f"{why}. {target.name}: {' '.join(texts)}", *calls)
 
 
 def _ask_rest(case: Case) -> Answer | None:
-    """What was not asked yet where the trouble is, the cheapest first."""
+    """All that was not asked yet where the trouble is, the cheapest first."""
     leader = case.belief.rank()[0][0]
     rest = [each for each in case.remaining if each[1].name == leader.target]
     if not rest and not any(reading.target == leader.target for reading in case.readings):
@@ -199,16 +207,17 @@ def _ask_rest(case: Case) -> Answer | None:
         ]
     if not rest:
         return None
-    probe, target, action = min(rest, key=lambda each: (each[0].cost, each[1].name, each[0].name))
-    return _answer(case, f"Complete the evidence. {target.name}: {probe.question}", action)
+    rest.sort(key=lambda each: (each[0].cost, each[1].name, each[0].name))
+    texts = [f"{target.name}: {probe.question}" for probe, target, _ in rest]
+    return _answer(case, f"Complete the evidence. {' '.join(texts)}", *(each[2] for each in rest))
 
 
 def _answer(case: Case, then: str, *calls: Call) -> Answer:
     """A turn: the new evidence, the next step, and the hypotheses now and before."""
     learned = ""
     if case.before is not None:
-        last = case.readings[-1]
-        learned = f"{last.target}: {last.sentence}.\n"
+        fresh = case.readings[-case.latest :]
+        learned = " ".join(f"{each.target}: {each.sentence}." for each in fresh) + "\n"
     elif case.last is not None and isinstance(case.last.result, Proof):
         learned = f"The action did not resolve it: {case.last.result.detail}\n"
     elif missing := _find_missing(case.last):

@@ -143,6 +143,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
         *(
             r"unrecogni[sz]ed (configuration|option|argument|flag|parameter|key)",
             r"invalid value for",
+            r"error: argument .{1,80}invalid (choice|\w+ value)",
         ),
         *(
             r"unknown (flag|option|directive|key|setting|parameter|field|variable)",

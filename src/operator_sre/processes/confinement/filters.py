@@ -37,6 +37,7 @@ ECHO_PROTOCOLS = (1, 58)
 RAW_PROTOCOL = 255
 # O_WRONLY, O_RDWR, O_CREAT and O_TRUNC.
 WRITING = 0x243
+AT_EMPTY_PATH = 0x1000
 # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: they signal or delay other processes.
 # F_SET_RW_HINT, F_SET_FILE_RW_HINT: they change how a file is kept that is only open to be read.
 FCNTL_REFUSED = (8, 10, 15, 1024, 1026, 1036, 1038)
@@ -139,11 +140,10 @@ def filter_program(profile: Profile, column: int) -> bytes:
     """The filter of a confined command, as `struct sock_filter` in a row."""
     ask = step(RETURN, ASK)
     # All options except the ones to reach another host or change packet rules.
-    refused = fail(errno.EPERM)
-    version4 = [_argument(2), *_never(IP_OPTIONS_REFUSED), step(AT_LEAST, IP_FIREWALL, 0, 1)]
+    below = [step(AT_LEAST, IP_FIREWALL, 0, 1), fail(errno.EPERM), allow()]
+    version4 = [_argument(2), *_never(IP_OPTIONS_REFUSED), *below]
     version6 = [_argument(2), *_never(IPV6_OPTIONS_REFUSED), allow()]
-    steps = [_argument(1), *when(IP_LEVEL, [*version4, refused, allow()])]
-    socket_options = [*steps, *when(IPV6_LEVEL, version6), allow()]
+    levels = [*when(IP_LEVEL, version4), *when(IPV6_LEVEL, version6), allow()]
     # What only tells: by the range it is in, or because the kernel marks it as a read.
     steps = [_argument(1), *_never(IOCTL_REFUSED)]
     for number in IOCTL_DISKS if profile.disks else ():
@@ -165,7 +165,7 @@ def filter_program(profile: Profile, column: int) -> bytes:
         "fallocate": [fail(errno.EOPNOTSUPP)],  # it takes room beyond the limit of a file's size
         "prctl": [_argument(0), step(EQUAL, PR_SET_DUMPABLE, 0, 1), fail(0), allow()],
         "setrlimit": [_argument(0), step(EQUAL, RLIMIT_CORE, 0, 1), fail(0), allow()],
-        "setsockopt": socket_options,
+        "setsockopt": [_argument(1), *levels],
         "sync": [fail(0)],  # all disks would have to write for it
         "syncfs": [fail(0)],
         "syslog": [_argument(0), *_only(SYSLOG_READS)],
@@ -179,6 +179,9 @@ def filter_program(profile: Profile, column: int) -> bytes:
     if profile.processes:
         shown = ("readlink", "readlinkat", "stat", "lstat", "newfstatat", "statx")
         decisions |= {name: [ask] for name in shown}
+        # What they ask with this flag is about a file that they have open.
+        for name, place in (("newfstatat", 3), ("statx", 2)):
+            decisions[name] = [_argument(place), step(ANY_BIT, AT_EMPTY_PATH, 0, 1), allow(), ask]
     pair = [_argument(1), step(AND, SOCKET_TYPE), *_only(UNIX_TYPES)]
     decisions["socketpair"] = [_argument(0), *when(UNIX, pair), fail(errno.EAFNOSUPPORT)]
     if profile.network:
@@ -187,8 +190,8 @@ def filter_program(profile: Profile, column: int) -> bytes:
         address = [_argument(4), step(EQUAL, 0, 1, 0), ask]
         high = [load(ARGUMENTS + 8 * 4 + 4), step(EQUAL, 0, 1, 0), ask, allow()]
         decisions["sendto"] = [*address, *high]
+    masked = step(AND, ~IPC_64 & 0xFFFFFFFF)
     for name, place in (("shmctl", 1), ("semctl", 2), ("msgctl", 1)):
-        masked = step(AND, ~IPC_64 & 0xFFFFFFFF)
         decisions[name] = [_argument(place), masked, *_only(IPC_READS)]
     for name, place in OWN_ONLY.items():
         own = [_argument(0), *_never((OF_USER[name],)), allow()] if name in OF_USER else [allow()]

@@ -11,16 +11,13 @@ Nothing here waits for a file system: that is done in a thread of the command's 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import fcntl
 import logging
 import os
 import re
-import select
 import signal
 import stat
-import struct
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,11 +30,11 @@ from operator_sre.processes.confinement.calls import (
     PATH_CALLS,
     REMOVES,
     SIGNALS,
-    name_of,
 )
 from operator_sre.processes.confinement.cell import Limits
 from operator_sre.processes.confinement.connections import SPEAKING, Connections
 from operator_sre.processes.confinement.filters import WRITING
+from operator_sre.processes.confinement.listener import Listener
 from operator_sre.processes.confinement.own_files import O_TMPFILE, OwnFiles
 from operator_sre.processes.confinement.paths import (
     AT_FDCWD,
@@ -60,15 +57,11 @@ from operator_sre.processes.confinement.remote import (
     umask_of,
     write_memory,
 )
+from operator_sre.processes.confinement.socket_lists import SocketLists
 from operator_sre.processes.confinement.workers import Workers
 
 __all__ = ["Guard"]
 
-RECEIVE, SEND, IS_VALID, ADD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
-CONTINUE, ADD_AND_SEND = 1, 2
-NOTICE = struct.Struct("<QIIiIQ6Q")
-ANSWER = struct.Struct("<QqiI")
-ADDED = struct.Struct("<QIIII")
 BLOCKED_MAX = 16
 # So many processes are started between two counts of how many there are.
 COUNT_EVERY = 32
@@ -91,7 +84,8 @@ class Guard:
     """Answers for one command, in the loop of the runner, until `close`.
 
     `count` tells how many processes and threads the command has; `writable` are folders and files
-    that it may write, `disk_programs` the programs that may read disks.
+    that it may write, `disk_programs` the programs that may read disks. `socket_lists`
+    are for programs that look for sockets.
     """
 
     def __init__(
@@ -103,8 +97,9 @@ class Guard:
         writable: Sequence[str],
         count: Callable[[], int],
         disk_programs: Sequence[str] = (),
+        socket_lists: SocketLists | None = None,
     ) -> None:
-        self.listener = listener
+        self._listener = Listener(listener)
         self.root = root
         self.limits = limits
         self.blocked: list[str] = []
@@ -112,6 +107,7 @@ class Guard:
         self._files = OwnFiles(writable, limits.files_created)
         self._writable = tuple(writable)
         self._disk_programs = tuple(disk_programs)
+        self._socket_lists = socket_lists
         self._count = count
         self._workers = connections.workers
         self._lookups = Workers(None)
@@ -121,27 +117,22 @@ class Guard:
 
     def start(self) -> None:
         """Answer from now on."""
-        asyncio.get_running_loop().add_reader(self.listener, self._answer_next)
+        asyncio.get_running_loop().add_reader(self._listener.fd, self._answer_next)
 
     def close(self) -> None:
         """The command has ended, or its calls get no more answers."""
-        if self.listener < 0:
+        if self._listener.fd < 0:
             return
-        asyncio.get_running_loop().remove_reader(self.listener)
-        os.close(self.listener)
-        self.listener = -1
+        asyncio.get_running_loop().remove_reader(self._listener.fd)
+        self._listener.close()
         self._connections.close()
         self._workers.close()
         self._lookups.close()
 
     @property
     def is_over(self) -> bool:
-        """Whether the kernel says that no process has this filter any more. Old ones never do."""
-        if self.listener < 0:
-            return False
-        poller = select.poll()
-        poller.register(self.listener, 0)
-        return any(events & select.POLLHUP for _, events in poller.poll(0))
+        """Whether the kernel says that no process of the command is left."""
+        return self._listener.is_over
 
     def report(self, text: str) -> None:
         """Remember what the command tried and may not; it chose the names in it."""
@@ -150,17 +141,15 @@ class Guard:
             self.blocked.append(shown)
 
     def _answer_next(self) -> None:
-        notice = bytearray(NOTICE.size)
         try:
-            fcntl.ioctl(self.listener, RECEIVE, notice)
-        except OSError as error:
-            if error.errno not in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
-                self.close()
-            elif self.is_over:
-                asyncio.get_running_loop().remove_reader(self.listener)
+            call = self._listener.receive()
+        except OSError:
+            self.close()
             return
-        key, thread, _, number, _, _, *arguments = NOTICE.unpack(notice)
-        call = Call(key, thread, name_of(number), tuple(arguments))
+        if call is None:
+            if self.is_over:
+                asyncio.get_running_loop().remove_reader(self._listener.fd)
+            return
         try:
             if call.name in SPEAKING:
                 self._wait_for(call, self._speak(call))
@@ -189,16 +178,16 @@ class Guard:
         if isinstance(problem, RefusedError):
             if problem.report:
                 self.report(problem.report)
-            self._send(call, error=problem.number)
+            self._listener.send(call, error=problem.number)
         elif isinstance(problem, OSError | OverflowError | ValueError):  # or no such number or name
-            self._send(call, error=getattr(problem, "errno", None) or errno.EFAULT)
+            self._listener.send(call, error=getattr(problem, "errno", None) or errno.EFAULT)
         else:
             log.error("cannot decide a system call of a command: %r", problem)
-            self._send(call, error=errno.EFAULT)
+            self._listener.send(call, error=errno.EFAULT)
 
     async def _speak(self, call: Call) -> None:
-        value = await self._connections.carry_out(call, lambda: self._is_waiting(call))
-        self._send(call, value=value)
+        value = await self._connections.carry_out(call, lambda: self._listener.is_waiting(call))
+        self._listener.send(call, value=value)
 
     def _decide(self, call: Call) -> None:
         """Answer a call at once, or after a check of a file system."""
@@ -237,7 +226,7 @@ class Guard:
                 where = self._path(call, at, place)
             if not self._files.holds(where):
                 raise RefusedError(errno.EPERM, f"change of the metadata of {where}")
-            self._send(call)  # only the command sees those files, so nothing has to change
+            self._listener.send(call)  # only the command sees those files, so nothing has to change
             return
         elif name in SIGNALS:
             if self._signal_for(call):
@@ -249,43 +238,21 @@ class Guard:
             raise RefusedError(errno.EACCES, "network socket")
         else:
             raise RefusedError(errno.EPERM, OF_MACHINE.get(name, name))
-        self._send(call, flags=CONTINUE)
-
-    def _send(self, call: Call, *, value: int = 0, error: int = 0, flags: int = 0) -> None:
-        answer = bytearray(ANSWER.pack(call.id, value, -error, flags))
-        if self.listener >= 0:
-            with contextlib.suppress(OSError):  # it was killed while it waited
-                fcntl.ioctl(self.listener, SEND, answer)
-
-    def _give(self, call: Call, fd: int, *, closes: bool) -> None:
-        """Answer with a descriptor of our own, which is closed here."""
-        try:
-            flags = os.O_CLOEXEC if closes else 0
-            added = ADDED.pack(call.id, ADD_AND_SEND, fd, 0, flags)
-            if self.listener >= 0:
-                with contextlib.suppress(OSError):
-                    fcntl.ioctl(self.listener, ADD, added)
-        finally:
-            os.close(fd)
-
-    def _is_waiting(self, call: Call) -> bool:
-        """Whether the call still waits, so that its thread is no other one by now."""
-        try:
-            fcntl.ioctl(self.listener, IS_VALID, struct.pack("<Q", call.id))
-        except (OSError, ValueError):
-            return False
-        return True
+        self._listener.let_go_ahead(call)
 
     # Files.
 
     def _path(self, call: Call, folder: int | None, place: int) -> str:
         """The absolute path that a call names, as it is written: no link in it is followed."""
-        path = os.fsdecode(read_path(call.thread, call.arguments[place]))
+        return self._complete(call, folder, read_path(call.thread, call.arguments[place]))
+
+    def _complete(self, call: Call, folder: int | None, name: bytes) -> str:
+        path = os.fsdecode(name)
         if not path.startswith("/"):
             at = to_signed(call.arguments[folder]) if folder is not None else AT_FDCWD
             link = "cwd" if at == AT_FDCWD else f"fd/{at}"
             path = f"{os.readlink(f'/proc/{call.thread}/{link}')}/{path}"
-        if not self._is_waiting(call):
+        if not self._listener.is_waiting(call):
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         return "/" + os.path.normpath(path).lstrip("/")
 
@@ -309,7 +276,7 @@ class Guard:
                 raise RefusedError(errno.EACCES, f"write to {path}")
         if call.name in CREATES:
             self._files.count()
-        self._send(call, flags=CONTINUE)
+        self._listener.let_go_ahead(call)
 
     def _open_for(self, call: Call) -> bool:
         """Check an opening; True when the guard opens it for the command."""
@@ -331,7 +298,7 @@ class Guard:
                 # Open a file for the command that it may have to create.
                 if self._is_plainly_own(path):
                     fd = self._open_own(call, path, flags, mode)
-                    self._give(call, fd, closes=bool(flags & os.O_CLOEXEC))
+                    self._listener.give(call, fd, closes=bool(flags & os.O_CLOEXEC))
                 else:
                     self._wait_for(call, self._create_behind_links(call, path, flags, mode))
                 return True
@@ -340,6 +307,11 @@ class Guard:
             self._wait_for(call, self._check_writes(call, [path]))
             return True
         path = self._path_of_process(call, at, place)
+        if self._socket_lists is not None and flags & os.O_DIRECTORY:
+            listing = self._socket_lists.open(call.thread, path)
+            if listing is not None:
+                self._listener.give(call, listing, closes=True)
+                return True
         if not path or LEADS_AWAY.fullmatch(path):  # that would open the file of another process
             return False
         self._open_here(call, path, flags)
@@ -354,7 +326,7 @@ class Guard:
         else:
             kept = os.O_DIRECTORY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_EXCL
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (flags & kept))
-        self._give(call, fd, closes=bool(flags & os.O_CLOEXEC))
+        self._listener.give(call, fd, closes=bool(flags & os.O_CLOEXEC))
 
     def _find_disk(self, call: Call, folder: int | None, place: int) -> str:
         """The disk that a call opens, when its program may read disks."""
@@ -376,7 +348,7 @@ class Guard:
         if not self._is_plainly_own(real):
             raise RefusedError(errno.EACCES, f"write to {path}")
         fd = self._open_own(call, real, flags, mode)
-        self._give(call, fd, closes=bool(flags & os.O_CLOEXEC))
+        self._listener.give(call, fd, closes=bool(flags & os.O_CLOEXEC))
 
     def _open_own(self, call: Call, path: str, flags: int, mode: int) -> int:
         """A descriptor of a file, a device or a pipe that the command may write."""
@@ -411,20 +383,20 @@ class Guard:
         """Lock a file of the command's own, on a copy: the lock is that of both."""
         process = process_of_thread(call.thread)
         with copied_descriptor(process, call.arguments[0]) as copy:
-            if not self._is_waiting(call):
+            if not self._listener.is_waiting(call):
                 raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
             if not self._files.holds(os.readlink(f"/proc/self/fd/{copy}")):
                 raise RefusedError(errno.EPERM)
             operation = to_signed(call.arguments[1])
             await self._workers.run(lambda: fcntl.flock(copy, operation))
-        self._send(call)
+        self._listener.send(call)
 
     def _path_of_process(self, call: Call, folder: int | None, place: int) -> str:
         """The path of a call when it is about a process; most are not, and must not cost much."""
         path = read_path(call.thread, call.arguments[place])
-        if path[:1] == b"/" and path[:6] != b"/proc/":
+        if path[:1] == b"/" and path[:5] != b"/proc":
             return ""
-        found = self._path(call, folder, place)
+        found = self._complete(call, folder, path)
         return found if OF_PROCESS.fullmatch(found) else ""
 
     def _look_up_for(self, call: Call) -> bool:
@@ -438,7 +410,7 @@ class Guard:
         if name.startswith("readlink"):
             target = os.fsencode(os.readlink(path))[: arguments[place + 2]]
             write_memory(call.thread, arguments[place + 1], target)
-            self._send(call, value=len(target))
+            self._listener.send(call, value=len(target))
             return True
         follow = 0 if name == "stat" else AT_SYMLINK_NOFOLLOW
         if name in ("newfstatat", "statx"):
@@ -452,14 +424,14 @@ class Guard:
             self._wait_for(call, self._look_behind(call, arguments[target_at], look))
         else:
             write_memory(call.thread, arguments[target_at], look())
-            self._send(call)
+            self._listener.send(call)
         return True
 
     async def _look_behind(self, call: Call, address: int, look: Callable[[], bytes]) -> None:
         state = await self._lookups.run(look)
-        if self._is_waiting(call):
+        if self._listener.is_waiting(call):
             write_memory(call.thread, address, state)
-        self._send(call)
+        self._listener.send(call)
 
     # Processes.
 
@@ -478,14 +450,14 @@ class Guard:
                 if pid > 0 and number != 0 and not comes_from(pid, self.root):
                     raise RefusedError(errno.EPERM, f"{_signal_name(number)} to process {pid}")
                 signal.pidfd_send_signal(copy, number)
-            self._send(call)
+            self._listener.send(call)
             return True
         pid = to_signed(call.arguments[target])
         if pid == 0:
             return False
         if number == 0 and pid > 0:
             os.kill(pid, 0)
-            self._send(call)
+            self._listener.send(call)
             return True
         if pid > 0 and comes_from(pid, self.root):
             return False

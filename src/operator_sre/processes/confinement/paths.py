@@ -32,9 +32,10 @@ TERMINAL = "/dev/tty"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", TERMINAL)
 # A link of /proc to an open file or a folder of a process, which may lie on a dead file system.
 LEADS_AWAY = re.compile(r".*/(?:fd|ns|map_files)/[^/]+|.*/(?:exe|cwd|root)")
-# What the kernel shows about a process beside its state: which files, which program, where.
+# What the kernel shows about a process beside its state: which files, which program, where. And
+# which processes there are.
 OF_PROCESS = re.compile(
-    r"/proc/\d+(?:/task/\d+)?/(?:fd|fdinfo|ns|map_files)(?:/[^/]+)?"
+    r"/proc|/proc/\d+(?:/task/\d+)?/(?:fd|fdinfo|ns|map_files)(?:/[^/]+)?"
     r"|/proc/\d+(?:/task/\d+)?/(?:maps|smaps|smaps_rollup|numa_maps|exe|cwd|root|io|wchan|stack"
     r"|stat)"
 )

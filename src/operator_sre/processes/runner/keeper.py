@@ -13,6 +13,7 @@ from operator_sre.processes.confinement.connections import Connections, Reach
 from operator_sre.processes.confinement.filters import Profile
 from operator_sre.processes.confinement.guard import Guard
 from operator_sre.processes.confinement.relays import Relays
+from operator_sre.processes.confinement.socket_lists import SocketLists
 from operator_sre.processes.confinement.workers import Workers
 from operator_sre.processes.runner.wire import Bounds, Order
 
@@ -57,6 +58,7 @@ class ConfinedCommand:
                 writable,
                 lambda: usage_of((self.pid, *self._others()), memory=False).tasks,
                 disk_programs=bounds.programs if "disks" in bounds.abilities else (),
+                socket_lists=keeper.socket_lists,
             )
             cell.listener = -1  # the guard closes it
 
@@ -138,6 +140,7 @@ class Keeper:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.prepared: set[ConfinedCommand] = set()
+        self.socket_lists = SocketLists(folder)
         self._cells = Cells(folder)
         self._usual: Walls | None = None
 
@@ -167,6 +170,7 @@ class Keeper:
     def close(self) -> None:
         """Nothing is started any more."""
         self._cells.close()
+        self.socket_lists.close()
 
 
 def walls_of(order: Order) -> Walls:

@@ -259,7 +259,8 @@ class MemberJudge:
         listed = seen.readings.get("listed")
         if listed is None:
             return None  # the member list is unknown, which is a break of its own
-        return WELL if listed else broken("the cluster does not list this member")
+        gone = "the cluster does not list it: it was removed, or never joined"
+        return WELL if listed else broken(gone)
 
     def writes_kept(self, seen: Seen, every: Observation) -> Opinion | None:
         lost = seen.readings.get("write_lost")

@@ -17,6 +17,7 @@ from operator_protocols.kit.client import (
     ErrorRates,
 )
 from operator_protocols.kit.datafiles import DataFiles
+from operator_protocols.kit.machine import has_exited
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.etcd.client import Etcd
@@ -136,7 +137,9 @@ class EtcdCluster(BaseSubject):
     async def _listen(self, etcd: Etcd, cluster: Cluster) -> Cluster:
         """The same; where a member is silent, long enough to tell whether the leader hears it."""
         leader, clock = cluster.leader, self.settings.clock
-        silent = [member for member in cluster.statuses if not member.up]
+        silent = [
+            member for member in cluster.statuses if not (member.up or has_exited(member.target))
+        ]
         audible = [member for member in silent if cluster.hears(member, frozenset()) is not None]
         if leader is None or not audible:
             return cluster
@@ -195,7 +198,9 @@ class EtcdCluster(BaseSubject):
                 who = "the answer is not from etcd: " if stranger else ""
                 readings |= {"reachable": False, "error": who + member.status.error}
                 readings["stranger"] = stranger
-                if leader is not None and counted:
+                if has_exited(member.target):
+                    readings["heard"] = False
+                elif leader is not None and counted:
                     readings["heard"] = cluster.hears(member, deaf[leader.target.name])
             if cluster.members:
                 readings["listed"] = cluster.lists(member)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from operator_sre.subjects.etcd.call import ClusterCall, observe_cluster
 from operator_sre.subjects.etcd.client import Etcd
 from operator_sre.subjects.etcd.cluster import Cluster, agreement
 from operator_sre.subjects.etcd.configuration import (
+    SHARED,
     Differing,
     config_file,
     data_dir,
@@ -190,6 +192,12 @@ async def align_settings(call: ClusterCall) -> Done:
     differs = await asyncio.to_thread(_find_differing, call.cluster, name)
     if not differs:
         return Done(f"{name} has the settings of the others.", {"changed": False})
+    if lost := await asyncio.to_thread(_find_lost_lines, call.cluster, name, file):
+        raise RefusedCall(
+            f"{file.name} of {name} is incomplete: it does not set {', '.join(lost)}, which every"
+            " other member sets. The running process still has these settings, and a restart would"
+            " lose them. Restore the file first."
+        )
     await asyncio.to_thread(_write_common, call.cluster, name, file, differs)
     await life.restart(name)
 
@@ -210,6 +218,16 @@ def _find_differing(cluster: Cluster, name: str) -> Differing:
         local = local_readings(member.target, down=False)
         settings[member.target.name] = shared_in({**local, "quota_bytes": quota})
     return differing(settings).get(name, {})
+
+
+def _find_lost_lines(cluster: Cluster, name: str, file: Path) -> list[str]:
+    """The settings that the file of every other member has and this one lacks, without SHARED."""
+    others = [config_file(member.target) for member in cluster.up if member.target.name != name]
+    texts = [other.read_text(encoding="utf-8") for other in others if other is not None]
+    named = [set(re.findall(r"^([A-Za-z][\w-]*):", text, re.MULTILINE)) for text in texts]
+    common = set.intersection(*named) if named else set()
+    text = file.read_text(encoding="utf-8")
+    return sorted(each for each in common - set(SHARED) if not line_of(text, each))
 
 
 def _write_common(cluster: Cluster, name: str, file: Path, differs: Differing) -> None:
