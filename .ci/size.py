@@ -40,7 +40,7 @@ class Module:
     def helpers(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Private functions and methods that this module names exactly once after defining them.
 
-        A decorated function is called by its decorator, and a nested one closes over its place.
+        A nested function closes over its place and is not counted.
         """
         names = Counter(
             node.id if isinstance(node, ast.Name) else node.attr
@@ -51,7 +51,7 @@ class Module:
         bodies += [node.body for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)]
         for body in bodies:
             for node in body:
-                if not isinstance(node, _FUNCTION) or node.decorator_list:
+                if not isinstance(node, _FUNCTION):
                     continue
                 is_private = node.name.startswith("_") and not node.name.endswith("__")
                 if is_private and names[node.name] == 1:

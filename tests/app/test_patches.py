@@ -33,7 +33,7 @@ from operator_sre.app.patch_requests import (
     WantedHost,
     parse_request,
 )
-from operator_sre.app.patches import Proposal, Sketch, propose, sketch, sketch_for
+from operator_sre.app.patches import Proposal, Sketch, patch_of, propose, sketch, sketch_for
 from operator_sre.config import Config, load_config
 from operator_sre.gate.policy import Rulebook, built_in
 from operator_sre.gate.policy.egress import Egress
@@ -326,7 +326,9 @@ def test_a_credential_that_is_not_there_is_bound_to_nobody(tmp_path: Path) -> No
         with pytest.raises(OperatorError, match="DB_PASS"):
             asyncio.run(propose(app, "bind credential DB_PASS to subject shop"))
         assert app.store.confirmations.find() == []
-        assert sketch_for(app, "raise turns to 60").wanted.boundary is Boundary.POLICY_PATCH
+        turns = sketch_for(app, "raise turns to 60")
+        assert turns.wanted.boundary is Boundary.POLICY_PATCH
+        assert patch_of(turns.wanted) == turns.patch
 
 
 def test_a_limit_of_a_day_is_a_setting(tmp_path: Path) -> None:

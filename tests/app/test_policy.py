@@ -11,6 +11,7 @@ from operator_protocols.domain.run import Budget
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.app.policy import (
+    Checked,
     Explained,
     budget_of,
     check_policy,
@@ -118,13 +119,14 @@ def test_what_is_checked_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(text_of(safe=[{**RULE, "not_match": ["jobctl drain"]}], overrides=[OVERRIDE]))
     config = _config(tmp_path)
-    checked = check_policy(config, file)
-    assert check_policy(config, None) == checked
+    checked = check_policy(config, file=file)
+    assert isinstance(checked, Checked)
+    assert check_policy(config, file=None) == checked
     assert checked.rules == {Level.SAFE: 1, Level.REVIEW: 0, Level.BLOCKED: 0}
     assert (checked.examples, checked.overrides) == (2, 1)
     assert shown_policy(config)[:2] == (str(file), checked.digest)
     file.unlink()
-    assert check_policy(config, None).file == "built-in"
+    assert check_policy(config, file=None).file == "built-in"
 
 
 def test_a_rule_or_a_command_is_explained(tmp_path: Path) -> None:
@@ -159,12 +161,12 @@ def test_two_policies_are_compared_by_what_follows_from_them(tmp_path: Path) -> 
 
 def test_a_policy_to_start_from_is_written_once(tmp_path: Path) -> None:
     config = _config(tmp_path)
-    written = write_policy(config, None)
+    written = Path(write_policy(config, file=None))
     assert written == tmp_path / "policy.yaml"
-    assert check_policy(config, None).digest == built_in().digest
+    assert check_policy(config, file=None).digest == built_in().digest
     written.write_text("mine")
     with pytest.raises(UsageError, match="is not overwritten"):
-        write_policy(config, None)
+        write_policy(config, file=None)
     assert written.read_text() == "mine"
     with pytest.raises(ConfigError, match="cannot be written"):
-        write_policy(config, written / "below" / "policy.yaml")
+        write_policy(config, file=written / "below" / "policy.yaml")

@@ -20,6 +20,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 FIRST = "## Reference\n"
 CONTENTS = Path(__file__).parents[2] / "src" / "operator_sre" / "faces" / "cli" / "contents.py"
 TABLE = "SENTENCES = {\n"
+LOCAL = {operation.name: operation.local for operation in all_operations()}
 EXAMPLES = {operation.name: operation.examples for operation in all_operations()}
 
 
@@ -37,6 +38,8 @@ def reference(found: Iterable[Verb]) -> str:
             ]
             told = [_told(one) for one in verb.parameters if one.option != "--json"]
             lines += ["", *told] if told else []
+            if why := LOCAL.get(verb.line):
+                lines += ["", f"Only on the command line: {why}."]
             examples = EXAMPLES.get(verb.line, ())
             lines += ["", "```sh", *examples, "```"] if examples else []
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ import typer
 from msgspec import Meta
 
 from operator_protocols.domain.token import Role
-from operator_sre.contract.schemas import document_schema
+from operator_sre.contract.schemas import Maybe, document_schema
 from operator_sre.faces.cli.contents import NOUNS as COMMANDS
 from operator_sre.faces.cli.main import command_line
 from operator_sre.faces.cli.noun import command_of
@@ -25,6 +25,7 @@ from operator_sre.operations.operation import (
     ENVELOPE,
     Effect,
     Face,
+    Local,
     Operation,
     Place,
     Request,
@@ -62,21 +63,27 @@ def _spread(
 
 @every("operation", OPERATIONS)
 def test_the_function_of_an_operation_takes_what_its_request_has(operation: Operation) -> None:
-    for dotted in (operation.call, operation.confirmation or operation.call):
+    asked = (operation.confirmation, operation.question)
+    for dotted in (operation.call, *filter(None, asked)):
         module, _, name = dotted.rpartition(".")
         function = getattr(import_module(module), name)
-        home, *parameters = inspect.signature(function).parameters.values()
-        assert home.name in ("app", "home")
+        parameters = [*inspect.signature(function).parameters.values()]
+        if operation.opens != "nothing":
+            home = parameters.pop(0)
+            assert home.name in {"home": ("app", "home"), "settings": ("config",)}[operation.opens]
         parameters = [each for one in parameters for each in _spread(one, function)]
         given = {one.name for one in operation.parameters}
         assert given <= {one.name for one in parameters}, dotted
         needed = {one.name for one in parameters if one.default is inspect.Parameter.empty}
         more = {"tell"} if operation.live and dotted == operation.call else set()
+        if operation.question and dotted == operation.call:
+            assert "agreed" in needed, "what was agreed to has to be compared"
+            more.add("agreed")
         assert needed <= given | dict(operation.fixed).keys() | more, dotted
         kinds = {one.name: one.annotation for one in parameters}
         for one in operation.parameters:
             if not one.many and one.enum is None:
-                wanted = getattr(one.kind, "__name__", str(one.kind))
+                wanted = getattr(one.kind, "__name__", str(one.kind).removeprefix("pathlib."))
                 assert kinds[one.name] == wanted, (dotted, one.name)
 
 
@@ -107,10 +114,21 @@ def test_every_example_is_a_line_that_parses(name: str, example: str) -> None:
     assert found.make_context(name, words).params["as_json"] is False
 
 
+def test_an_answer_of_a_shape_of_its_own_has_a_schema_of_it() -> None:
+    explained = next(one for one in OPERATIONS if one.name == "policy explain")
+    rule, command = explained.printed
+    assert isinstance(rule["rule"]["match"], Maybe)
+    assert command["parts"] == [{"command": str, "rules": [str]}]
+    assert "lines" not in command
+
+
 def test_every_noun_of_operations_is_a_noun_of_the_command_line() -> None:
-    for noun in NOUNS:
-        assert COMMANDS[noun].rpartition(".")[2] == noun.replace("-", "_")
-        assert {one.name.partition(" ")[0] for one in operations_of(noun)} == {noun}
+    for module in NOUNS:
+        names = [one.name.partition(" ") for one in operations_of(module)]
+        assert names, module
+        assert all(noun == module or not verb for noun, _, verb in names)
+        places = {COMMANDS[noun].rpartition(".")[2] for noun, _, _ in names}
+        assert places == {module.replace("-", "_")}
 
 
 def test_no_tool_that_is_derived_decides_or_changes() -> None:
@@ -127,6 +145,9 @@ def test_no_tool_that_is_derived_decides_or_changes() -> None:
         {"effect": Effect.CHANGE, "role": Role.ADMIN, "tool": Tool("x", "X", "X.")},
         {"effect": Effect.CHANGE, "role": Role.ADMIN, "place": Place("X", "/x", "x")},
         {"effect": Effect.CHANGE, "route": Route("POST", "/v1/x", "x")},
+        {"local": Local.FILES, "route": Route("GET", "/v1/x", "x")},
+        {"local": Local.FILES, "tool": Tool("x", "X", "X.")},
+        {"opens": "settings", "route": Route("GET", "/v1/x", "x")},
     ],
 )
 def test_a_declaration_that_gives_away_too_much_is_refused(more: dict[str, object]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from operator_lab.manifest import read_manifest
+from operator_lab.manifest import Layout, read_manifest
 from operator_lab.rig import attach
 from operator_lab.stacks.record import is_stack, read_record
 from operator_lab.tools import NO_PRECONDITIONS, rig_tools
@@ -29,6 +29,14 @@ def open_rig(
 
 def read_options(directory: Path) -> Mapping[str, Any]:
     """The options that the subject of a rig is built with."""
-    read = read_record if is_stack(directory) else read_manifest
-    found = read(directory)
-    return {} if found is None else found.spec.options
+    if is_stack(directory):
+        record = read_record(directory)
+        return {} if record is None else record.spec.options
+    manifest = read_manifest(directory)
+    if manifest is None:
+        return {}
+    layout, first = Layout(directory, manifest), manifest.spec.processes[0]
+    return {
+        name: layout.fill(first, value) if isinstance(value, str) else value
+        for name, value in manifest.spec.options.items()
+    }

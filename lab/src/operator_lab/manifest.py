@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
+from operator_lab.cgroups import group_name
 from operator_protocols.domain.rig import LoadShape, LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.domain.target import Access, Process
 from operator_protocols.errors import NotFoundError, RigError
@@ -54,7 +55,8 @@ class Manifest:
 
     `ports` are where processes listen, `links` where others reach linked processes, both
     by `NAME` and `NAME:PORT`. `homes` are the directories of processes outside of the
-    rig's own, `volumes` how volumes with a size were made.
+    rig's own, `volumes` how volumes with a size were made, `built` the folder of programs that
+    were built for it.
     """
 
     spec: RigSpec
@@ -66,6 +68,7 @@ class Manifest:
     homes: Mapping[str, str] = field(default_factory=dict)
     volumes: Volumes = Volumes.PLAIN
     no_volumes: str = ""
+    built: str = ""
 
     @property
     def live(self) -> bool:
@@ -118,6 +121,7 @@ def read_manifest(directory: Path) -> Manifest | None:
                 processes=tuple(processes),
                 load=load and LoadSpec(**{**load, "shape": LoadShape(load["shape"])}),
                 options=spec.get("options", {}),
+                builds=spec.get("builds", ""),
             ),
             created=datetime.fromisoformat(record["created"]),
             maker=Process(**record["maker"]),
@@ -127,6 +131,7 @@ def read_manifest(directory: Path) -> Manifest | None:
             homes=record["homes"],
             volumes=Volumes(record["volumes"]),
             no_volumes=record["no_volumes"],
+            built=record.get("built", ""),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -141,7 +146,7 @@ LOAD = "load"
 LINKS = "links"
 VOLUME = "data"
 _BLANK = re.compile(
-    r"\{(?:(?P<own>port|dir|volume)(?::(?P<own_port>[A-Za-z0-9_-]+))?"
+    r"\{(?:(?P<own>port|dir|volume|built|group)(?::(?P<own_port>[A-Za-z0-9_-]+))?"
     r"|(?P<name>[A-Za-z0-9_-]+)\.(?P<what>port|dir)(?::(?P<port>[A-Za-z0-9_-]+))?)\}"
 )
 
@@ -190,6 +195,10 @@ class Layout:
             elif match["own"]:
                 if match["own_port"]:
                     found = match[0]
+                elif match["own"] == "built":
+                    found = manifest.built or None
+                elif match["own"] == "group":
+                    found = group_name(self.directory)
                 else:
                     place = self.home if match["own"] == "dir" else self.volume
                     found = str(place(process.name))

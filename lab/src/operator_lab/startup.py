@@ -14,6 +14,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from operator_lab.builders import find_built
+from operator_lab.cgroups import group_name, remove_groups
 from operator_lab.limits import mount_volumes, sized_volumes
 from operator_lab.load import STATS_FILE
 from operator_lab.manifest import (
@@ -241,7 +243,8 @@ async def _attempt(
     is_confined = any(process.unprivileged for process in spec.processes)
     user = unprivileged_user() if is_confined else None
     homes = choose_homes(spec, user)
-    manifest = replace(manifest, ports=ports, links=links, homes=homes)
+    built = find_built(spec)
+    manifest = replace(manifest, ports=ports, links=links, homes=homes, built=built)
     # Written before anything is made outside of the directory, to be found after a crash.
     write_manifest(directory, manifest)
     layout = Layout(directory, manifest)
@@ -359,6 +362,7 @@ def _clear(directory: Path) -> None:
     """Unmount and remove everything of the rig but its manifest, also what lies elsewhere."""
     manifest = read_manifest(directory)
     homes = {} if manifest is None else manifest.homes
+    remove_groups(group_name(directory))
     unmount_below([directory, *map(Path, homes.values())])
     clear(directory, homes)
 

@@ -114,9 +114,9 @@ class Installed:
     sha256: str
 
 
-async def pack_project(app: App, folder: Path, output: Path | None = None) -> Packed:
+async def pack_project(app: App, directory: Path, output: Path | None = None) -> Packed:
     """Scan for secrets, then write the bundle of a project, by default here."""
-    packed = _write_bundle(app, folder, output)
+    packed = _write_bundle(app, directory, output)
     payload = {
         "project": packed.name,
         "file": packed.file,

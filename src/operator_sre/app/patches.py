@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["CROSSING", "Proposal", "Sketch", "propose", "sketch", "sketch_for"]
+__all__ = ["CROSSING", "Proposal", "Sketch", "patch_of", "propose", "sketch", "sketch_for"]
 
 ABSENT = "absent"
 PRIVATE = 0o600
@@ -49,6 +49,15 @@ class Proposal:
     destinations: tuple[str, ...]
     credentials: tuple[str, ...]
     confirmation: Confirmation
+
+
+def patch_of(change: Asked) -> str:
+    """The difference that a change makes, as `diff -u` shows it."""
+    patch = change.change.get("patch")
+    if patch is None:
+        line = "{name}: {kind} {holder}".format_map(change.change)
+        patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
+    return str(patch)
 
 
 async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = None) -> Proposal:
@@ -92,12 +101,11 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     if isinstance(wanted, WantedBinding):
         # A credential's value is nobody's to see, so that the difference is one line.
         name, kind, holder = wanted.name, wanted.kind, wanted.holder
-        line = f"{name}: {kind} {holder}"
-        patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
         why = f"The {kind} {holder!r} receives the credential {name!r}. Its value is not shown."
         binding = {"name": name, "kind": kind, "holder": holder}
         boundary = Boundary.CREDENTIAL_BINDING
-        return Sketch(patch, Asked(boundary, binding, Risk.MEDIUM, why, credentials=(name,)))
+        change = Asked(boundary, binding, Risk.MEDIUM, why, credentials=(name,))
+        return Sketch(patch_of(change), change)
     edit = draft_edit(config, wanted, _text_of)
     name, is_new = edit.file.name, edit.old is None
     lines = difflib.unified_diff(
@@ -108,7 +116,7 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     )
     patch = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     boundary = Boundary.EGRESS if edit.destinations else Boundary.POLICY_PATCH
-    change = {
+    details = {
         "request": request_of(wanted),
         "file": str(edit.file),
         "patch": patch,
@@ -118,7 +126,7 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     bound = {"file": _digest(edit.old), "policy": edit.policy}
     return Sketch(
         patch,
-        Asked(boundary, change, edit.risk, edit.rationale, bound, destinations=edit.destinations),
+        Asked(boundary, details, edit.risk, edit.rationale, bound, destinations=edit.destinations),
     )
 
 

@@ -210,7 +210,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
             line = stream.readline(LINE_BYTES_MAX + 1)
 
 
-def check_policy(config: Config, file: Path | None) -> Checked:
+def check_policy(config: Config, *, file: Path | None) -> Checked:
     """Read a policy, or the one in force, and run every example in it."""
     from operator_sre.gate.policy.load import count, load_book
 
@@ -279,7 +279,7 @@ def compare_policies(old: Path, new: Path) -> Compared:
     return Compared(differences(before, after), commands, len(lines))
 
 
-def write_policy(config: Config, file: Path | None) -> Path:
+def write_policy(config: Config, *, file: Path | None) -> str:
     """Write a starter policy. An existing file is not overwritten."""
     found = file or config.policy_files[0]
     text = (files("operator_sre.gate.policy") / "starter.yaml").read_text(encoding="utf-8")
@@ -294,7 +294,7 @@ def write_policy(config: Config, file: Path | None) -> Path:
         ) from None
     except OSError as error:
         raise ConfigError(f"{str(found)!r} cannot be written: {error.strerror}.") from error
-    return found
+    return str(found)
 
 
 async def record_overrides(app: App) -> str:

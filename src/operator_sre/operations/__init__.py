@@ -1,4 +1,5 @@
-"""Everything that can be asked of an operator home, one module for each noun.
+"""Everything that can be asked of an operator home, one module for each noun;
+`project` holds verbs without a noun.
 
 Modules are loaded when they are asked for, so that a command waits for no noun but its own.
 """
@@ -18,7 +19,7 @@ __all__ = ["NOUNS", "all_operations", "operations_of"]
 NOUNS = (
     *("tickets", "silences", "changes", "session", "limits", "kill-switch", "tokens"),
     *("approvals", "confirmations", "mode", "history", "audit", "subjects", "health"),
-    *("workflows", "packs", "status"),
+    *("workflows", "packs", "policy", "hub", "secrets", "project", "status"),
 )
 
 

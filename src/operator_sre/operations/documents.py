@@ -30,21 +30,16 @@ from operator_protocols.domain.tool import ToolSpec, ToolState
 from operator_protocols.domain.verdict import Level, Mode, Risk, Rule
 from operator_protocols.domain.workflow import WorkflowRecord
 from operator_sre.app import (
-    bundles,
     description,
     discovery,
-    doctor,
     health,
     hub,
     listeners,
     models,
     notices,
-    policy,
     porter,
-    project,
     redaction,
     reports,
-    secrets,
     subjects,
     system,
     telemetry,
@@ -54,8 +49,6 @@ from operator_sre.app.wiring import CheckReport, Difference
 from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
 from operator_sre.gate import Way
-from operator_sre.gate.policy import PolicyRule, Rulebook
-from operator_sre.gate.policy.difference import Effect
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.ledger.verify import Report
 from operator_sre.operations import all_operations
@@ -143,11 +136,7 @@ _CALLED = {
 }
 _SCHEDULED = {"workflow": WorkflowRecord, "steps": list[workflows.StepOutlook]}
 _TOOL = {**fields_of(ToolSpec), "approval": Decision}
-_ALWAYS = ("id", "level", "risk", "origin", "why")
-_RULE = {name: it if name in _ALWAYS else Maybe(it) for name, it in fields_of(PolicyRule).items()}
 _PATTERN = {"pattern": Pattern}
-_SECRETS = {"secrets": list[secrets.SecretView]}
-_SECRET = {"secret": secrets.SecretView}
 
 _CALLS = (
     {"call": Literal["act"], "with": Action},
@@ -206,7 +195,6 @@ DOCUMENTS: dict[str, Shape] = {
         )
     ),
     "discover": {"discovery": discovery.Discovery, "written": discovery.WrittenSubjects | None},
-    "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
     "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
     "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
     "health": {"health": health.HealthView},
@@ -232,52 +220,17 @@ DOCUMENTS: dict[str, Shape] = {
         "stdout_file": str | None,
         "stderr_file": str | None,
     },
-    "hub approve": {"approval": Approval},
     "hub listen": {"message": hub.Message},
-    "hub pending": {"actions": list[hub.PendingAction]},
-    "hub request": {"action": str},
-    "hub result": {"result": hub.ActionResult},
-    "init": {"project": project.Made},
-    "install": {"installed": bundles.Installed},
     "models list": {"models": list[models.ModelView]},
     "models test": {"tried": models.Tried},
     "models transcript": OneOf(({"answers": [_ANSWER]}, {"file": str, "count": int})),
     "notify status": {"channels": list[notices.ChannelStatus]},
     "notify test": {"channels": list[notices.Tried]},
-    "pack": {"packed": bundles.Packed},
-    "policy change": {"confirmation": Confirmation},
-    "policy check": {"policy": policy.Checked},
-    "policy diff": {
-        "changes": [{"effect": Effect, "what": str, "sentence": str}],
-        "commands": list[policy.Judged],
-        "judged": int,
-    },
-    "policy explain": OneOf(
-        (
-            {"rule": _RULE},
-            {
-                "rule": None,
-                "level": Level,
-                "explanation": str,
-                "parts": [{"command": str, "rules": list[str]}],
-            },
-        )
-    ),
-    "policy init": {"file": str},
-    "policy show": {
-        "file": str,
-        "digest": str,
-        "policy": {**fields_of(Rulebook), "rules": [_RULE]},
-    },
     "redact": fields_of(redaction.Tally),
     "report": {"report": reports.Report},
-    "secrets bind": _SECRETS,
     "secrets lease": _EXECUTED,
-    "secrets list": _SECRETS,
-    "secrets remove": _SECRET,
-    "secrets set": _SECRET,
-    "secrets test": {"name": str, "tested": list[secrets.TriedSecret]},
-    "secrets unbind": _SECRETS,
+    "service install": {"unit": {"file": str | None, "text": str}},
+    "service run": {"parts": Mapping[str, str]},
     "store backup": {
         "backup": {
             "file": str,

@@ -29,6 +29,7 @@ __all__ = [
     "After",
     "Effect",
     "Face",
+    "Local",
     "Most",
     "Operation",
     "Page",
@@ -94,12 +95,22 @@ class Effect(StrEnum):
     CHANGE = "change"
 
 
+class Local(StrEnum):
+    """Why only the command line serves an operation, and neither the API nor MCP."""
+
+    FILES = "it reads or writes files of this machine"
+    MACHINE = "it is about this machine"
+    SECRETS = "secrets and what receives them are managed on the machine that keeps them"
+    AGENTS = "other programs use the API and MCP"
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parameters of an operation, with their limits and descriptions.
 
     `extra` of a parameter's Meta may name its `option` on the command line and its `query` in the
     API, where these differ from the name of the field. Under `cli`, `api` or `mcp` it may hold
-    another Meta for that face, or False for a parameter that the face does not have.
+    another Meta for that face, or False for a parameter that the face does not have. A `hidden`
+    parameter is not typed on the line: `hidden` is the question that a terminal asks for it.
     """
 
 
@@ -123,6 +134,12 @@ class Parameter:
         """Its name in the query of a URL."""
         name: str = (self.meta.extra or {}).get("query", self.wire)
         return name
+
+    @property
+    def hidden(self) -> str:
+        """The question for a value that is not typed on the line; empty for all others."""
+        question: str = (self.meta.extra or {}).get("hidden", "")
+        return question
 
     @property
     def required(self) -> bool:
@@ -242,7 +259,11 @@ class Operation:
     `call`. With `takes_unknown` unknown options on the command line are words. An operation that
     is not a command is served by the other faces only. `call` of a `live` operation takes `tell`
     too, and its command logs only errors, so that logs do not disturb its output. `looks` names
-    the flag of a request that only reads: it creates no home.
+    the flag of a request that only reads: it creates no home. An operation that `opens` the
+    settings takes these instead of a home; without a place to open it takes its request alone.
+    `local` says why only the command line serves it. `question` names the function that returns
+    what a person has to agree to first, or ""; `call` gets it as `agreed`, and refuses when it
+    has become another. `preview` shows a change before it is confirmed.
     """
 
     name: str
@@ -273,6 +294,10 @@ class Operation:
     takes_unknown: bool = False
     live: bool = False
     looks: str = ""
+    opens: Literal["home", "settings", "nothing"] = "home"
+    local: Local | None = None
+    question: str = ""
+    preview: Callable[[Any], View] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a declaration that would let a model decide, or a viewer change anything."""
@@ -282,6 +307,10 @@ class Operation:
             raise ValueError(f"{self.name}: a page is read-only.")
         if self.effect is not Effect.READ and self.role is Role.VIEWER:
             raise ValueError(f"{self.name}: a viewer can only read.")
+        if self.local and (self.route or self.tool or self.place):
+            raise ValueError(f"{self.name}: only the command line serves a local operation.")
+        if self.opens != "home" and not self.local:
+            raise ValueError(f"{self.name}: only a local operation works without a home.")
 
     @property
     def verb(self) -> str:
@@ -311,19 +340,38 @@ class Operation:
 
     @property
     def printed(self) -> tuple[dict[str, Any], ...]:
-        """What `--json` prints: the types of the fields of each answer, by their names."""
+        """What `--json` prints: the types of the fields of each answer, by their names.
+
+        A field that is Annotated with a list or a mapping has that shape.
+        """
         hidden, printed = (*self.unprinted, *self.printed_if_any), []
         for result in (self.result, *self.others):
-            hints = get_type_hints(result)
-            printed.append({name: hints[name] for name in fields_of(result) if name not in hidden})
+            hints = get_type_hints(result, include_extras=True)
+            names = [name for name in fields_of(result) if name not in hidden]
+            printed.append({name: _shape_of(hints[name]) for name in names})
         return tuple(printed)
 
-    def perform(self, home: App, request: Request, tell: Tell | None = None) -> Any:
-        """What `call` returns for this request: a value, or a coroutine of one."""
+    def perform(
+        self, home: Any, request: Request, tell: Tell | None = None, agreed: str = ""
+    ) -> Any:
+        """What `call` returns for this request: a value, or a coroutine of one.
+
+        `home` is what the operation opens: a home, the settings or nothing.
+        """
         more = dict(self.fixed)
         if self.live:
             more["tell"] = tell or (lambda view: None)
-        return load(self.call)(home, **msgspec.structs.asdict(request), **more)
+        if self.question:
+            more["agreed"] = agreed
+        first = () if self.opens == "nothing" else (home,)
+        return load(self.call)(*first, **msgspec.structs.asdict(request), **more)
+
+    def to_ask(self, home: App, request: Request) -> str:
+        """What a person has to agree to first; empty if there is nothing."""
+        if not self.question:
+            return ""
+        question: str = load(self.question)(home, **msgspec.structs.asdict(request))
+        return question
 
     def to_confirm(self, home: App, request: Request) -> Any:
         """The change that a person has to confirm first; None if there is none."""
@@ -331,11 +379,12 @@ class Operation:
             return None
         return load(self.confirmation)(home, **msgspec.structs.asdict(request))
 
-    def read_confirmed(self, home: App, request: Request) -> Any:
+    def read_confirmed(self, home: App, request: Request, confirmation: Any) -> Any:
         """The result of a change that was made by confirming it."""
         if not self.confirmed:
             return self.perform(home, request)
         read, given = load(self.confirmed), msgspec.structs.asdict(request)
+        given["confirmation"] = confirmation
         wanted = inspect.signature(read).parameters
         return read(home, **{name: value for name, value in given.items() if name in wanted})
 
@@ -374,6 +423,11 @@ def load(name: str) -> Callable[..., Any]:
 def fields_of(result: type[Any]) -> tuple[str, ...]:
     """The names of the fields of an answer."""
     return tuple(field.name for field in fields(result) if field.name not in ENVELOPE)
+
+
+def _shape_of(hint: Any) -> Any:
+    shape = hint.__metadata__[0] if get_origin(hint) is Annotated else hint
+    return shape if isinstance(shape, list | dict) else hint
 
 
 @cache

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
+from operator_lab.builders import build_for, unbuildable
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
@@ -50,12 +52,35 @@ __all__ = [
 ]
 
 
-async def raise_rig(subject: str, directory: Path, *, make: str | None, owned: bool) -> AnyRig:
-    """Bring one up. Without a `make` it is of processes where they can be had, else containers."""
+def _say_nothing(_: str) -> None:
+    """Drop the progress of a build."""
+
+
+async def raise_rig(
+    subject: str,
+    directory: Path,
+    *,
+    make: str | None,
+    owned: bool,
+    tell: Callable[[str], None] = _say_nothing,
+) -> AnyRig:
+    """Bring one up. Without a `make` it is of processes where they can be had, else containers.
+
+    `tell` gets what is built before, and how far it is.
+    """
     plugin = find_plugin(subject)
     chosen = _choose_make(plugin, make)
     if chosen is Make.PROCESSES and plugin.rig is not None:
-        return await Rig.up(plugin.rig(), directory, owned=owned)
+        spec = plugin.rig()
+        if spec.note:
+            tell(spec.note)
+        stop = threading.Event()
+        try:
+            await asyncio.to_thread(build_for, spec, tell, stop)
+        finally:
+            stop.set()
+        tell("starting the rig")
+        return await Rig.up(spec, directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
         return await raise_stack(plugin.stack(), directory, owned=owned)
     if chosen is None:
@@ -78,10 +103,10 @@ def no_rig(plugin: Plugin) -> str:
     if plugin.rig is None:
         return "it has no rig"
     try:
-        plugin.rig()
+        spec = plugin.rig()
     except (MissingExtraError, RigError) as problem:
         return str(problem)
-    return ""
+    return unbuildable(spec)
 
 
 def check_rig(plugin: Plugin) -> None:
@@ -196,11 +221,20 @@ class RigView:
     broken: tuple[BrokenView, ...] = ()
 
 
-async def rig_up(app: App, subject: str | None, *, make: str | None = None) -> RigView:
-    """Bring the rig of a subject to life under this home; it runs until it is taken down."""
+async def rig_up(
+    app: App,
+    subject: str | None,
+    *,
+    make: str | None = None,
+    tell: Callable[[str], None] = _say_nothing,
+) -> RigView:
+    """Bring the rig of a subject to life under this home; it runs until it is taken down.
+
+    `tell` gets what is built before, and how far it is.
+    """
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())
-    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False)
+    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False, tell=tell)
     return rig_status(app, subject)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.faces.cli.progress import waiting
+from operator_sre.faces.cli.progress import show_progress, waiting
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
@@ -47,8 +48,15 @@ def up(
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_lab.app.rigs import rig_up
 
-    with open_home(context) as app, waiting("starting the rig"):
-        view = run_until_stopped(rig_up(app, subject, make=rig), last=BROKEN_OFF)
+    progress = ["starting the rig"]
+
+    def tell(sentence: str) -> None:
+        progress.append(sentence)
+        if sentence.endswith("."):  # the cost always; progress on terminals only
+            sys.stderr.write(f"{sentence}\n")
+
+    with open_home(context) as app, show_progress(lambda: progress[-1]):
+        view = run_until_stopped(rig_up(app, subject, make=rig, tell=tell), last=BROKEN_OFF)
     _show(view, context.obj.home, as_json=as_json)
 
 

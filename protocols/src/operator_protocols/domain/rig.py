@@ -76,10 +76,15 @@ class RigSpec:
     """Everything the lab needs to bring a copy of a Subject to life.
 
     `options` configure the subject that observes the rig, like the options in a configuration file:
-    a copy may run on shorter intervals than the original.
+    a copy may run on shorter intervals than the original; blanks in texts are filled. `builds`
+    names what the lab builds from source before the first start: the blank `{built}` is the folder
+    with the programs. The blank `{group}` is the name of the control groups of the rig. `note` is a
+    sentence about what this machine cannot have of it.
     """
 
     subject: str
     processes: tuple[ProcessSpec, ...]
     load: LoadSpec | None = None
     options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    builds: str = ""
+    note: str = ""

@@ -22,10 +22,12 @@ __all__ = [
     "YesOption",
     "confirm",
     "cross_boundary",
+    "read_hidden",
     "say_pending",
 ]
 
 NEEDS_A_PERSON = 4
+HIDDEN_BYTES_MAX = (1 << 16) + 2
 YesOption = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
 ConfirmationOption = Annotated[
     str, typer.Option("--confirmation", help="The id of an approved confirmation.")
@@ -47,6 +49,24 @@ def confirm(question: str, *, yes: bool, word: str = "") -> None:
     answer = sys.stdin.readline().strip()
     if answer != word if word else answer.lower() not in {"y", "yes"}:
         raise typer.Abort
+
+
+def read_hidden(question: str) -> str:
+    """What was typed twice without being shown, or piped, without its line end."""
+    if sys.stdin.isatty():
+        import getpass
+
+        value = getpass.getpass(f"{question} (it is not shown): ", stream=sys.stderr)
+        if getpass.getpass("Again: ", stream=sys.stderr) != value:
+            raise UsageError("The two values differ.", next_step="Nothing was stored; try again.")
+        return value
+    data = sys.stdin.buffer.read(HIDDEN_BYTES_MAX)
+    try:
+        return data.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise UsageError(
+            "The value is not text.", next_step="Encode it first, for example with base64."
+        ) from None
 
 
 def cross_boundary(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import inspect
 import re
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.consent import ProposeOption, YesOption, cross_boundary
-from operator_sre.faces.cli.options import JsonOption, keep_quiet, open_home
+from operator_sre.faces.cli.consent import (
+    ProposeOption,
+    YesOption,
+    confirm,
+    cross_boundary,
+    read_hidden,
+)
+from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.operations.operation import Operation, Parameter, Table, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from msgspec import Meta
 
@@ -77,25 +84,32 @@ def command_of(operation: Operation) -> Callable[..., None]:
 
     def run(context: typer.Context, **given: Any) -> None:
         as_json = given.pop("as_json")
-        answers = {name: given.pop(name) for name in ("yes", "propose") if operation.confirmation}
+        names = [each.name for each in _answers_to(operation)]
+        answers = {name: given.pop(name) for name in names}
         request = _request(operation, given)
         looks = bool(operation.looks) and getattr(request, operation.looks)
-        with open_home(context, looks=looks) as app:
+        with _open_place(context, operation, looks=looks) as app:
             if operation.live:
                 keep_quiet(app.config)
+            if question := operation.to_ask(app, request):
+                confirm(clean(question), **answers)
             change = operation.to_confirm(app, request)
+            if operation.preview and change is not None and not as_json:
+                show(operation.preview(change))
             word = change.destinations[0] if change is not None and operation.is_typed else ""
-            if change is not None and cross_boundary(
-                app, change, **answers, as_json=as_json, word=word
+            if change is not None and (
+                done := cross_boundary(app, change, **answers, as_json=as_json, word=word)
             ):
-                found = operation.read_confirmed(app, request)
+                found = operation.read_confirmed(app, request, done)
             else:
-                found = operation.perform(app, request, tell=None if as_json else show)
+                with _waiting(operation):
+                    found = operation.perform(
+                        app, request, tell=None if as_json else show, agreed=question
+                    )
             if inspect.iscoroutine(found):
-                from operator_sre.faces.cli.progress import waiting
                 from operator_sre.faces.cli.signals import run_until_stopped
 
-                with waiting(operation.waiting) if operation.waiting else nullcontext():
+                with _waiting(operation):
                     found = run_until_stopped(found)
             document = operation.document(found)
             if as_json:
@@ -104,7 +118,8 @@ def command_of(operation: Operation) -> Callable[..., None]:
                 hidden |= {name for name in operation.printed_if_any if not fields[name]}
                 print_json({name: value for name, value in fields.items() if name not in hidden})
             else:
-                show(operation.view(document, app.clock.now()))
+                now = app.clock.now() if operation.opens == "home" else datetime.now(UTC)
+                show(operation.view(document, now))
         if operation.exit_code and (code := operation.exit_code(document)):
             raise typer.Exit(code)
 
@@ -116,14 +131,39 @@ def command_of(operation: Operation) -> Callable[..., None]:
         for parameter in sorted(
             operation.parameters, key=lambda it: it.name not in operation.arguments
         )
-        if (meta := parameter.meta_for("cli")) is not None
+        if (meta := parameter.meta_for("cli")) is not None and not parameter.hidden
     ]
-    confirmed = _CONFIRMED if operation.confirmation else ()
-    signature = inspect.Signature([start, *words, *confirmed, _JSON])
+    signature = inspect.Signature([start, *words, *_answers_to(operation), _JSON])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {}
     run.__doc__ = operation.help
     return run
+
+
+def _answers_to(operation: Operation) -> tuple[inspect.Parameter, ...]:
+    """The options by which a person answers beforehand what the operation asks."""
+    if operation.confirmation:
+        return _CONFIRMED
+    return _CONFIRMED[:1] if operation.question else ()
+
+
+def _waiting(operation: Operation) -> AbstractContextManager[None]:
+    """Shows what is under way, where an operation says that it takes long."""
+    if not operation.waiting:
+        return nullcontext()
+    from operator_sre.faces.cli.progress import waiting
+
+    return waiting(operation.waiting)
+
+
+@contextmanager
+def _open_place(context: typer.Context, operation: Operation, *, looks: bool) -> Iterator[Any]:
+    """What the operation opens: the home, the settings or nothing."""
+    if operation.opens == "home":
+        with open_home(context, looks=looks) as app:
+            yield app
+    else:
+        yield config_of(context) if operation.opens == "settings" else None
 
 
 def _word(parameter: Parameter, meta: Meta, *, argument: bool) -> inspect.Parameter:
@@ -141,10 +181,12 @@ def _word(parameter: Parameter, meta: Meta, *, argument: bool) -> inspect.Parame
         {"min": least, "max": meta.le} if kind in (int, float, int | None, float | None) else {}
     )
     if argument:
-        option: Any = typer.Argument(help=meta.description, **limits)
+        metavar = (parameter.meta.extra or {}).get("metavar")
+        option: Any = typer.Argument(help=meta.description, metavar=metavar, **limits)
     else:
         name = (parameter.meta.extra or {}).get("option") or f"--{parameter.wire.replace('_', '-')}"
-        option = typer.Option(name, help=meta.description, **limits)
+        names = name if isinstance(name, tuple) else (name,)
+        option = typer.Option(*names, help=meta.description, **limits)
     return inspect.Parameter(
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -157,6 +199,8 @@ def _request(operation: Operation, given: dict[str, Any]) -> Request:
     """The request of a command line; UsageError names the invalid word."""
     values: dict[str, Any] = {}
     for parameter in operation.parameters:
+        if parameter.hidden:
+            values[parameter.name] = read_hidden(parameter.hidden)
         if parameter.name not in given:
             continue
         words = (given[parameter.name] or []) if parameter.many else [given[parameter.name]]

@@ -1,137 +1,28 @@
-"""`operator secrets`: encrypted secrets and their bindings."""
+"""`operator secrets`: its operations, and `lease`, which runs a command in this terminal."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.consent import ProposeOption, YesOption, confirm, cross_boundary
-from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet, open_home
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, cross_boundary
+from operator_sre.faces.cli.noun import arrange, noun_of
+from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet
+from operator_sre.faces.cli.output import print_json
 from operator_sre.faces.cli.signals import run_until_stopped
-
-if TYPE_CHECKING:
-    from operator_sre.app.secrets import SecretView
+from operator_sre.operations import secrets
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Store encrypted secrets and bind them to what needs them.", no_args_is_help=True
-)
-READ_BYTES_MAX = (1 << 16) + 2
-DAY_S = 86_400
+app = noun_of(secrets)
 NameArgument = Annotated[str, typer.Argument(help="The secret name.")]
-ToOption = Annotated[str, typer.Option("--to", help="subject:NAME, model:NAME or command:PATTERN.")]
 GivenOption = Annotated[
     str, typer.Option("--confirmation", help="The id of an approved confirmation of this request.")
 ]
 
 
-@app.command("set")
-def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Store a secret from a hidden prompt or stdin. It is never shown again."""
-    from operator_sre.app.secrets import set_secret
-
-    value = _value()
-    with open_home(context) as home:
-        view = run_until_stopped(set_secret(home, name, value))
-    if as_json:
-        print_json({"secret": view})
-        return
-    held = ", ".join(map(str, view.holders))
-    step = f"bound to {held}" if held else f"next: operator secrets bind {view.name} --to ..."
-    print_lines([clean(f"kept    {view.name} in the {view.where}"), clean(f"        {step}")])
-
-
-@app.command("list")
-def list_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List secrets with their bindings and age, never their values."""
-    from operator_sre.app.secrets import list_secrets, settle_changes, sweep_leases
-
-    with open_home(context) as home:
-        sweep_leases(home.config)
-        run_until_stopped(settle_changes(home))
-        _show(list_secrets(home), as_json=as_json)
-
-
-@app.command()
-def bind(
-    context: typer.Context,
-    name: NameArgument,
-    to: ToOption,
-    variable: Annotated[
-        str, typer.Option("--as", help="The environment variable for a command.")
-    ] = "",
-    yes: YesOption = False,
-    propose: ProposeOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Bind a secret to a subject, a model or a command pattern. Requires confirmation."""
-    from operator_sre.app.secret_store import named_secret
-    from operator_sre.app.secrets import binding_asked, holder_named, view_of
-
-    with open_home(context) as home:
-        change = binding_asked(home, name, holder_named(to, variable))
-        cross_boundary(home, change, yes=yes, propose=propose, as_json=as_json)
-        _show([view_of(home, named_secret(home.config, name))], as_json=as_json)
-
-
-@app.command()
-def unbind(
-    context: typer.Context, name: NameArgument, to: ToOption, as_json: JsonOption = False
-) -> None:
-    """Remove a binding of a secret."""
-    from operator_sre.app.secret_store import Holder
-    from operator_sre.app.secrets import unbind_secret
-
-    kind, _, holder = to.partition(":")
-    with open_home(context) as home:
-        view = run_until_stopped(unbind_secret(home, name, Holder(kind, holder)))
-        _show([view], as_json=as_json)
-
-
-@app.command()
-def remove(
-    context: typer.Context, name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
-) -> None:
-    """Remove a secret and all its bindings."""
-    from operator_sre.app.secret_store import named_secret
-    from operator_sre.app.secrets import remove_secret
-
-    with open_home(context) as home:
-        held = ", ".join(map(str, named_secret(home.config, name).holders)) or "nobody"
-        confirm(clean(f"{name!r} is gone for good; it is bound to {held}."), yes=yes)
-        view = run_until_stopped(remove_secret(home, name))
-    if as_json:
-        print_json({"secret": view})
-        return
-    print_lines([clean(f"removed {view.name}")])
-
-
-@app.command("test")
-def try_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Test that a secret can be read and that its model and subjects accept it. Exit 1 if not.
-
-    Sends the model one short request and checks each subject once.
-    """
-    from operator_sre.app.secrets import try_secret
-
-    with open_home(context) as home:
-        found = run_until_stopped(try_secret(home, name))
-    if as_json:
-        print_json({"name": name, "tested": found})
-    else:
-        rows = [
-            (result.holder, "works" if result.works else "fails", result.detail) for result in found
-        ]
-        print_table(("where", "", "because"), rows)
-    raise typer.Exit(0 if all(result.works for result in found) else 1)
-
-
-@app.command()
+@app.command("lease")
 def lease(
     context: typer.Context,
     name: NameArgument,
@@ -180,38 +71,4 @@ def lease(
     raise typer.Exit(done.exit_code)
 
 
-def _value() -> str:
-    """What was typed or piped, without its line end."""
-    if sys.stdin.isatty():
-        import getpass
-
-        value = getpass.getpass("Value (it is not shown): ", stream=sys.stderr)
-        if getpass.getpass("Again: ", stream=sys.stderr) != value:
-            raise UsageError("The two values differ.", next_step="Nothing was stored; try again.")
-        return value
-    data = sys.stdin.buffer.read(READ_BYTES_MAX)
-    try:
-        return data.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise UsageError(
-            "The value is not text.", next_step="Encode it first, for example with base64."
-        ) from None
-
-
-def _show(views: list[SecretView], *, as_json: bool) -> None:
-    rows = [
-        (
-            view.name,
-            view.where,
-            f"{view.age_s / DAY_S:.0f} d",
-            view.by,
-            ", ".join(
-                f"{held} as {held.variable}" if held.variable else str(held)
-                for held in view.holders
-            )
-            or "-",
-        )
-        for view in views
-    ]
-    head = ("name", "in", "age", "by", "given to")
-    print_list("secrets", views, head, rows, none="No secrets.", as_json=as_json)
+arrange(app, "set", "list", "bind", "unbind", "remove", "test", "lease")

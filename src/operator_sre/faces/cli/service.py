@@ -22,8 +22,8 @@ from operator_sre.faces.cli.consent import (
     YesOption,
     cross_boundary,
 )
-from operator_sre.faces.cli.options import config_at, config_of
-from operator_sre.faces.cli.output import print_lines
+from operator_sre.faces.cli.options import JsonOption, config_at, config_of
+from operator_sre.faces.cli.output import print_json, print_lines
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def run(
     yes: YesOption = False,
     propose: ProposeOption = False,
     confirmation: ConfirmationOption = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the states of the parts, a document on a line.")
+    ] = False,
 ) -> None:
     """Run the parts that [service] in operator.toml names, until stopped.
 
@@ -65,11 +68,11 @@ def run(
         with open_app(config) as home:  # a broken store is an error now, not of each part
             for change in _exposures(config):
                 cross_boundary(
-                    home, change, yes=yes, propose=propose, as_json=False, given=confirmation
+                    home, change, yes=yes, propose=propose, as_json=as_json, given=confirmation
                 )
         manager = manager_of(os.environ, pid=os.getpid())
         service = _Service(
-            config, manager, Parts(config.home, SystemClock()), partial(_reread, context)
+            config, manager, Parts(config.home, SystemClock()), partial(_reread, context), as_json
         )
         run_until_stopped(service.run(), reload=service.reload)
 
@@ -86,6 +89,7 @@ def install(
         typer.Option(help="A directory that commands may change; may be repeated."),
     ] = None,
     shown: Annotated[bool, typer.Option("--print", help="Print the unit; write nothing.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a hardened systemd unit that runs the service of the project in this directory."""
     from operator_sre.app.systemd import UNIT, unit_text
@@ -105,6 +109,9 @@ def install(
         user=user,
         writable=tuple(path.absolute() for path in writable or ()),
     )
+    if shown and as_json:
+        print_json({"unit": {"file": None, "text": text}})
+        return
     if shown:
         print_lines(text.splitlines())
         return
@@ -118,6 +125,9 @@ def install(
             f"{str(file)!r} cannot be written: {error.strerror}.",
             next_step="Use --print, and put the unit there yourself.",
         ) from error
+    if as_json:
+        print_json({"unit": {"file": str(file), "text": text}})
+        return
     manager = "systemctl" if system else "systemctl --user"
     print_lines(
         [
@@ -149,6 +159,7 @@ class _Service:
     manager: Manager
     parts: Parts
     reread: Callable[[], Config]
+    as_json: bool
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -197,6 +208,8 @@ class _Service:
         parts = self.parts.parts.values()
         if self.parts.settled:
             self.manager.ready(", ".join(f"{part.name} {part.state}" for part in parts))
+            if self.as_json:
+                print_json({"parts": {part.name: part.state for part in parts}}, line=True)
 
 
 def must_be_reloadable(before: Config, after: Config) -> None:

@@ -4,6 +4,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.ports import Plugin
 from operator_sre.subjects.kubernetes.invariants import CLUSTER, shown_causes
 from operator_sre.subjects.kubernetes.reader import RecordReader
+from operator_sre.subjects.kubernetes.rig import rig
 from operator_sre.subjects.kubernetes.subject import KubernetesCluster
 
 __all__ = ["plugin", "reader"]
@@ -14,5 +15,6 @@ plugin = Plugin(
     sentence="Kubernetes clusters: workloads, services, volumes, nodes, control plane.",
     subject=KubernetesCluster,
     causes=shown_causes(),
+    rig=rig,
     targets=lambda _: (Target(CLUSTER, CLUSTER),),
 )

@@ -49,10 +49,14 @@ Object = dict[str, Any]
 # An event says something about now for this long; the kubelet repeats what lasts.
 EVENT_FRESH_S = 60.0
 EVENTS_KEPT_S = 900.0
+_PROBE_EVENT = "Unhealthy"
+_CLAIM_EVENTS = frozenset({"ProvisioningFailed", "VolumeMismatch"})
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume"})
 # The kubelet asks for a new object a moment before it has it.
 _NOT_YET = ("failed to sync", "object not registered", "not registered")
 _NAMED_IN_EVIDENCE = frozenset({"service", "persistentvolumeclaim"})
+# The rules blame the workload behind a service; the object to repair is the service.
+_OF_SERVICES = frozenset({"service_selector", "service_port", "service_protocol"})
 _LIKE_WORKLOADS = (*WORKLOAD_KINDS, "horizontalpodautoscaler", "namespace", "persistentvolumeclaim")
 _WITHOUT_SUSPICION = {
     "jobs_succeed": "job_failed",
@@ -107,10 +111,13 @@ def find_symptoms(
 ) -> list[Symptom]:
     """Everything that is wrong now; `logs` has the lines of workloads by namespace and name."""
     sets = {key: stored.facts.owner for key, stored in store.of("replicaset").items()}
+    probes = _failed_probes(store, now)
     found = [
         symptom
-        for stored in store.loud("pod").values()
-        for symptom in pod_symptoms(decode(stored), now, lambda pod: home_of(pod, sets))
+        for key, stored in store.loud("pod").items()
+        for symptom in pod_symptoms(
+            decode(stored), now, lambda pod: home_of(pod, sets), probes.get(key, ())
+        )
     ]
     for kind in _LIKE_WORKLOADS:
         for stored in store.loud(kind).values():
@@ -121,6 +128,20 @@ def find_symptoms(
     found += _claims(store, now)
     found += _services(store, now, logs)
     return list(dict.fromkeys(found))
+
+
+def _failed_probes(store: ObjectStore, now: datetime) -> dict[tuple[str, str], list[str]]:
+    """What the kubelet reported recently about the probes of pods, by namespace and name."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for stored in store.of("event").values():
+        if stored.facts.reason != _PROBE_EVENT:
+            continue
+        event = decode(stored)
+        about = event.get("involvedObject") or {}
+        if _event_age(event, now) <= EVENT_FRESH_S:
+            key = (str(about.get("namespace") or ""), str(about.get("name") or ""))
+            found[key].append(str(event.get("message") or ""))
+    return found
 
 
 def _event_symptoms(
@@ -162,9 +183,21 @@ def _claims(store: ObjectStore, now: datetime) -> Iterator[Symptom]:
         for volume in (decode(stored).get("spec") or {}).get("volumes") or ():
             if claim := volume.get("persistentVolumeClaim"):
                 users[namespace, str(claim.get("claimName"))] = f"pod {name}"
+    refused = {
+        (str(about.get("namespace") or ""), str(about.get("name") or ""))
+        for stored in store.of("event").values()
+        if stored.facts.reason in _CLAIM_EVENTS
+        and _event_age(event := decode(stored), now) <= EVENT_FRESH_S
+        and (about := event.get("involvedObject") or {})
+    }
     for key, stored in waiting.items():
-        user = users.get(key, "")
-        yield from claim_symptoms(decode(stored), classes=classes, used_by=user, now=now)
+        yield from claim_symptoms(
+            decode(stored),
+            classes=classes,
+            used_by=users.get(key, ""),
+            refused=key in refused,
+            now=now,
+        )
 
 
 def _services(
@@ -176,7 +209,7 @@ def _services(
     served = {
         (key[0], str((item.get("metadata") or {}).get("labels", {}).get(SLICE_LABEL)))
         for key, stored in store.of("endpointslice").items()
-        if count_endpoints([item := decode(stored)])
+        if count_endpoints([item := decode(stored)], ports=True)
     }
     empty = {key[0] for key in store.of("service") if key not in served}
     for namespace in sorted(empty | set(logs)):
@@ -213,7 +246,9 @@ def snapshot_of(
         status = item.setdefault("status", {})
         item["age_s"] = age_of(metadata.get("creationTimestamp"), now)
         if kind == "service":
-            status["endpoints"] = count_endpoints(slices[str(metadata.get("name"))])
+            ports = bool((item.get("spec") or {}).get("ports"))
+            own = slices[str(metadata.get("name"))]
+            status["endpoints"] = count_endpoints(own, ports=ports)
         elif kind == "event":
             item["age_s"] = _event_age(item, now)
         elif kind == "node":
@@ -306,14 +341,14 @@ def _words(suspicion: Suspicion) -> list[str]:
 def _place(store: ObjectStore, symptom: Symptom, suspicion: Suspicion) -> tuple[str, str, str]:
     """Kind, namespace and name of what a suspicion blames."""
     own, target = (symptom.kind, symptom.namespace, symptom.name), suspicion.target
-    if symptom.kind in _NAMED_IN_EVIDENCE:
+    if symptom.kind == "persistentvolumeclaim" or suspicion.cause in _OF_SERVICES:
         return own
     # The rules blame the workload that suffers; the object to repair is the claim.
     words = _words(suspicion)
     for namespace, name in store.loud("persistentvolumeclaim"):
         if namespace == symptom.namespace and name in words:
             return "persistentvolumeclaim", namespace, name
-    if target == symptom.name:
+    if target == symptom.name and symptom.kind != "service":
         return own
     for kind in WORKLOAD_KINDS:
         if store.find(kind, symptom.namespace, target) is not None:

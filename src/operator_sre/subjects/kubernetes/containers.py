@@ -137,7 +137,8 @@ def find_crashes(snapshot: Snapshot) -> Iterator[Suspicion]:
             code, reason = container.exit_code, container.exit_reason
             report = f"container {container.name}: {reason or 'ended'}, exit code {code}"
             report += f", {container.restarts} restarts"
-            failing = container.restarts > 0 or container.waiting == "CrashLoopBackOff"
+            ended = bool(code) and container.exit_now
+            failing = container.restarts > 0 or container.waiting == "CrashLoopBackOff" or ended
             if _OOM.search(reason):
                 limit = container.limits.get("memory", 0.0) / 1024**2
                 bound = f"its memory limit is {limit:.0f} MiB" if limit else ""
@@ -178,7 +179,9 @@ def find_failed_probes(snapshot: Snapshot) -> Iterator[Suspicion]:
                 ports = ", ".join(str(port.number) for port in container.ports)
                 serves = f"container {container.name} declares port {ports}" if ports else ""
                 name = f"{kind}_probe_{cause}"
-                weight = POSSIBLE if cause == "timing" else CERTAIN
+                weight = CERTAIN
+                if cause == "timing":
+                    weight = LIKELY if kind == "startup" else POSSIBLE
                 yield Suspicion.of(
                     name, pod.owner, weight, message, where, serves, explains=[pod.owner]
                 )
@@ -252,5 +255,7 @@ def _judge_probe(container: Container, probe: Probe, message: str) -> str:
         return "protocol"
     if probe.how == "exec":
         return "command"
+    if probe.kind == "startup" and (_SLOW.search(message) or _NOBODY.search(message)):
+        return "timing"
     # Nothing listens where the container should: the probe is right.
     return "timing" if _SLOW.search(message) and not _NOBODY.search(message) else ""

@@ -48,7 +48,9 @@ def facts_of(kind: str, item: Object) -> Facts:
         return Facts(quiet=not (item.get("metadata") or {}).get("deletionTimestamp"))
     if kind == "replicaset":
         return Facts(quiet=True, owner=controller_of(item)[1])
-    return Facts(quiet=kind not in ("service", "event", "horizontalpodautoscaler", "lease"))
+    if kind == "event":
+        return Facts(reason=str(item.get("reason") or ""))
+    return Facts(quiet=kind not in ("service", "horizontalpodautoscaler", "lease"))
 
 
 def controller_of(item: Object) -> tuple[str, str]:

@@ -215,6 +215,7 @@ def _container(item: Object, status: Object, *, init: bool) -> Container:
         message=str(waiting.get("message") or ended.get("message") or ""),
         exit_reason=str(ended.get("reason") or ""),
         exit_code=ended.get("exitCode"),
+        exit_now=bool(state.get("terminated")),
         restarts=int(status.get("restartCount") or 0),
         ready=bool(status.get("ready", True)),
     )
@@ -346,6 +347,7 @@ def _claim(item: Object) -> Claim:
 def _volume(item: Object) -> Volume:
     spec, status = item.get("spec") or {}, item.get("status") or {}
     claim = spec.get("claimRef") or {}
+    required = (spec.get("nodeAffinity") or {}).get("required") or {}
     return Volume(
         name=_name(item),
         phase=str(status.get("phase") or ""),
@@ -354,6 +356,7 @@ def _volume(item: Object) -> Volume:
         modes=tuple(spec.get("accessModes") or ()),
         labels=_labels(item),
         claim=f"{claim.get('namespace')}/{claim['name']}" if claim.get("name") else "",
+        terms=tuple(required.get("nodeSelectorTerms") or ()),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from operator_sre.subjects.kubernetes.snapshot import Node, Pod, PodSpec, Snapshot, Taint, Workload
@@ -84,7 +84,7 @@ def find_scheduling(snapshot: Snapshot) -> Iterator[Suspicion]:
         counted = _count_rejections(report)
         if "unbound" in report or "persistentvolumeclaim" in report:
             continue  # what is wrong with the claim is found at the claim
-        if counted and (not cause or cause not in counted):
+        if counted and cause not in counted and not _is_same(cause, counted):
             # The scheduler knows more than the fields that were observed.
             cause = next(iter(counted))
         if cause and cause != "node_not_ready":
@@ -189,6 +189,14 @@ def _count_rejections(message: str) -> Counter[str]:
     return Counter(dict(Counter(others or counts).most_common()))
 
 
+def _is_same(cause: str, counted: Mapping[str, int]) -> bool:
+    """Whether a cause is what the scheduler calls the affinity or selector of the pod.
+
+    It says so of the node affinity too, and of the other nodes when a volume allows only one.
+    """
+    return cause in ("node_affinity", "volume_zone") and set(counted) == {"node_selector"}
+
+
 def _find_block(snapshot: Snapshot, pod: Pod, spec: PodSpec) -> tuple[str, str]:
     """What keeps a pod from the nodes that it could use, by their fields; empty if nothing."""
     wanted = {**spec.selector, **pod.spec.selector}
@@ -200,6 +208,11 @@ def _find_block(snapshot: Snapshot, pod: Pod, spec: PodSpec) -> tuple[str, str]:
         if labels and not any(wanted.items() <= node.labels.items() for node in snapshot.nodes):
             return "node_selector", f"no node has the labels {labels}"
         return "node_affinity", f"no node meets the node affinity of {pod.owner}"
+    for volume in snapshot.volumes:
+        used = volume.claim in {f"{pod.namespace}/{name}" for name in pod.spec.claims}
+        if used and not any(_meets_terms(node, volume.terms) for node in suitable):
+            names = ", ".join(node.name for node in suitable)
+            return "volume_zone", f"volume {volume.name} cannot be used on {names}"
     reasons = {node.name: _objection(snapshot, node, pod) for node in suitable}
     if not all(reasons.values()):
         return "", ""
@@ -217,7 +230,10 @@ def _asked_for(node: Node, wanted: Mapping[str, str], affinity: Mapping[str, Any
     required = (affinity.get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
-    terms = required.get("nodeSelectorTerms") or []
+    return _meets_terms(node, required.get("nodeSelectorTerms") or ())
+
+
+def _meets_terms(node: Node, terms: Sequence[Mapping[str, Any]]) -> bool:
     return not terms or any(
         all(_meets(node.labels, rule) for rule in term.get("matchExpressions") or ())
         for term in terms

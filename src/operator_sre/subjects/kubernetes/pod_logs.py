@@ -15,22 +15,24 @@ LINES_MAX = 60
 BYTES_MAX = 16_384
 PODS_READ_MAX = 4
 KEPT_MAX = 200
+# Of how many containers of a workload the lines are kept.
+LOGS_KEPT_MAX = 4
 READ_S_MAX = 2.0
 _TELLING = frozenset({"containers_run", "pods_ready", "jobs_succeed"})
 
 
 class PodLogs:
-    """Lines by workload. A container is read again when it was restarted."""
+    """Lines by workload and container. A container is read again when it was restarted."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._known: dict[tuple[str, str], dict[tuple[str, str], tuple[str, ...]]] = {}
         self._read: dict[tuple[str, str, str, int], None] = {}
 
     def lines(self) -> dict[str, dict[str, Sequence[str]]]:
         """The lines by namespace and workload."""
         found: dict[str, dict[str, Sequence[str]]] = {}
-        for (namespace, name), lines in self._known.items():
-            found.setdefault(namespace, {})[name] = lines
+        for (namespace, name), logs in self._known.items():
+            found.setdefault(namespace, {})[name] = [line for log in logs.values() for line in log]
         return found
 
     async def read(self, api: Api, store: ObjectStore, symptoms: Sequence[Symptom]) -> bool:
@@ -48,11 +50,18 @@ class PodLogs:
             return False
         texts = await asyncio.gather(*(_read(api, *run[:3], restarts=run[3]) for _, _, run in due))
         for (namespace, name, run), text in zip(due, texts, strict=True):
+            if text is None:
+                continue
             self._read[run] = None
-            self._known[namespace, name] = tuple(text.splitlines()[-LINES_MAX:])
+            logs = self._known.setdefault((namespace, name), {})
+            # The newest last, also where an older run is replaced.
+            logs.pop(run[1:3], None)
+            logs[run[1:3]] = tuple(text.splitlines()[-LINES_MAX:])
+            while len(logs) > LOGS_KEPT_MAX:
+                del logs[next(iter(logs))]
         while len(self._read) > KEPT_MAX:
             self._read.pop(next(iter(self._read)))
-        return True
+        return any(text is not None for text in texts)
 
 
 def _containers(
@@ -72,20 +81,25 @@ def _containers(
                 yield namespace, owner, (namespace, pod_name, str(state.get("name")), restarts)
 
 
-async def _read(api: Api, namespace: str, pod: str, container: str, *, restarts: int) -> str:
-    """The end of the log of the run that failed, or of this one."""
+async def _read(api: Api, namespace: str, pod: str, container: str, *, restarts: int) -> str | None:
+    """The end of the log of the run that failed, or of this one; None to be asked again."""
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
     query: Mapping[str, str] = {
         "container": container,
         "tailLines": str(LINES_MAX),
         "limitBytes": str(BYTES_MAX),
     }
+    answered = False
     for previous in ("true", "false") if restarts else ("false",):
         try:
             async with asyncio.timeout(READ_S_MAX):
                 text = await api.get(path, {**query, "previous": previous})
-        except (StatusError, OSError, ValueError, TimeoutError):
+        except StatusError:
+            answered = True
             continue
+        except (OSError, ValueError, TimeoutError):
+            continue
+        answered = True
         if text:
             return text.decode(errors="replace")
-    return ""
+    return "" if answered else None

@@ -174,7 +174,7 @@ def find_unreachable(snapshot: Snapshot) -> Iterator[Suspicion]:
             missed = [f"{', '.join(failing)} cannot reach it"] if failing else []
             missed += [f"no connection to {service.name}:{port}" for port in lost]
             if workload.desired == 0:
-                why = f"{workload.name} is scaled to zero"
+                why = f"service {service.name} leads to {workload.name}, which is scaled to zero"
                 weight = LIKELY if missed else WEAK
                 yield Suspicion.of("scaled_to_zero", workload.name, weight, why, *missed)
             elif lost and service.endpoints and snapshot.names.get("networkpolicy"):

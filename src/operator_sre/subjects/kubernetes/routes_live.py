@@ -16,19 +16,24 @@ Object = Mapping[str, Any]
 
 # Controllers fill the endpoints of a new service within a second or two.
 SETTLE_S = 5.0
+# No address in an environment leads to the name service, and every pod asks it.
+DNS_PORT = 53
 SLICE_LABEL = "kubernetes.io/service-name"
 _WAITS = "WaitForFirstConsumer"
 
 
-def count_endpoints(slices: Sequence[Object]) -> tuple[str, ...]:
-    """The addresses of the ready endpoints in the slices of one service."""
+def count_endpoints(slices: Sequence[Object], *, ports: bool) -> tuple[str, ...]:
+    """The addresses of the ready endpoints in the slices of one service.
+
+    Of a service that names `ports`, an endpoint without one leads nowhere: its pod lacks the port.
+    """
     return tuple(
         f"{address}:{port.get('port')}"
         for item in slices
         for endpoint in item.get("endpoints") or ()
         if (endpoint.get("conditions") or {}).get("ready") is not False
         for address in endpoint.get("addresses") or ()
-        for port in item.get("ports") or [{}]
+        for port in item.get("ports") or ([] if ports else [{}])
     )
 
 
@@ -47,6 +52,8 @@ def service_symptoms(snapshot: Snapshot, ages: Mapping[str, float]) -> Iterator[
         if not service.selector or ages.get(service.name, 0.0) < SETTLE_S:
             continue
         callers = service_callers(snapshot, service)
+        if DNS_PORT in {port.number for port in service.ports}:
+            callers.append("every pod")
         behind = snapshot.select_workloads(service)
         pods = [
             pod
@@ -86,15 +93,18 @@ def _find_undeclared(service: Service, snapshot: Snapshot) -> str:
 
 
 def claim_symptoms(
-    claim: Object, *, classes: Mapping[str, str], used_by: str, now: datetime
+    claim: Object, *, classes: Mapping[str, str], used_by: str, refused: bool, now: datetime
 ) -> Iterator[Symptom]:
-    """A claim that stays unbound although a pod needs it; `classes` has the binding modes."""
+    """A claim that stays unbound although a pod needs it; `classes` has the binding modes.
+
+    A claim that a controller has `refused` gets no time to be bound.
+    """
     metadata, spec = claim.get("metadata") or {}, claim.get("spec") or {}
     if (claim.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
         return
     age_s = age_of(metadata.get("creationTimestamp"), now)
     mode = classes.get(str(spec.get("storageClassName") or ""))
-    if age_s < SETTLE_S or (mode == _WAITS and not used_by):
+    if (age_s < SETTLE_S and not refused) or (mode == _WAITS and not used_by):
         return
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     needed = f", and {used_by} needs it" if used_by else ""

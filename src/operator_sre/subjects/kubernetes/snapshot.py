@@ -68,7 +68,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as declared, and its state in a pod."""
+    """A container as declared, and its state in a pod; `exit_now` where it has not run again."""
 
     name: str
     image: str = ""
@@ -83,6 +83,7 @@ class Container:
     message: str = ""
     exit_reason: str = ""
     exit_code: int | None = None
+    exit_now: bool = False
     restarts: int = 0
     ready: bool = True
 
@@ -193,7 +194,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A PersistentVolume."""
+    """A PersistentVolume; `terms` are the node selector terms of where it can be used."""
 
     name: str
     phase: str = ""
@@ -202,6 +203,7 @@ class Volume:
     modes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     claim: str = ""
+    terms: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

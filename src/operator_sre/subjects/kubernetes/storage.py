@@ -45,10 +45,12 @@ def find_storage(snapshot: Snapshot) -> Iterator[Suspicion]:
 
 def _judge(snapshot: Snapshot, claim: Claim, report: str) -> tuple[str, str]:
     """The demand that fails: at the volume that misses the fewest demands."""
-    if match := _NO_CLASS.search(report):
-        return "claim_storage_class", f"storage class {match.group(1)} does not exist"
     demand = claim.storage_class
-    if demand and snapshot.lacks("storageclass", demand):
+    # Volumes that were made by hand need no object for their class.
+    offered = demand in {volume.storage_class for volume in snapshot.volumes}
+    if not offered and (match := _NO_CLASS.search(report)):
+        return "claim_storage_class", f"storage class {match.group(1)} does not exist"
+    if demand and not offered and snapshot.lacks("storageclass", demand):
         return "claim_storage_class", f"storage class {demand} does not exist"
     key = f"{claim.namespace}/{claim.name}"
     free = [volume for volume in snapshot.volumes if volume.claim in ("", key)]

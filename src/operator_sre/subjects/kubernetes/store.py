@@ -28,7 +28,8 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class Facts:
     """What a check needs without decoding an object.
 
-    A `quiet` object can break no invariant, now or by the passing of time alone.
+    A `quiet` object can break no invariant, now or by the passing of time alone. `reason` is that
+    of an event.
     """
 
     quiet: bool = False
@@ -36,6 +37,7 @@ class Facts:
     owner: str = ""
     node: str = ""
     requests: tuple[float, float] = (0.0, 0.0)
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

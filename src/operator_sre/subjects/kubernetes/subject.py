@@ -90,18 +90,24 @@ class KubernetesCluster(BaseSubject):
         self._tasks: list[asyncio.Task[None]] = []
         self.store = ObjectStore(facts_of)
         self.watches: list[Watch] = []
-        self._logs = PodLogs()
+        self.logs = PodLogs()
         self._parts: tuple[Target, ...] = ()
         self._word = asyncio.Event()
         self._leads: dict[str, tuple[str, float]] = {}
 
     def targets(self) -> Sequence[Target]:
-        """What it was given, which is the cluster, and its parts at the last observation."""
-        return (*self.settings.targets(), *self._parts)
+        """What it was given, the cluster, and its parts at the last observation."""
+        return (*self._list_given(), *self._parts)
+
+    def _list_given(self) -> tuple[Target, ...]:
+        """What it was given; for the processes of a rig, the cluster that they form as well."""
+        given = tuple(self.settings.targets())
+        formed = given and all(each.kind in RIG_KINDS for each in given)
+        return (Target(CLUSTER, CLUSTER), *given) if formed else given
 
     async def observe(self) -> Observation:
         """What is wrong in the store, once it is filled; the cluster alone while it is not."""
-        given = self.settings.targets()
+        given = self._list_given()
         if not given:
             raise ObservationError(f"{self.name!r} has no targets.")
         strange = [see_stranger(each) for each in given if each.kind not in (CLUSTER, *RIG_KINDS)]
@@ -123,11 +129,11 @@ class KubernetesCluster(BaseSubject):
         """Everything in the store, with the logs of what fails."""
         now = self.settings.clock.now()
         self.store.expire("event", self.settings.clock.monotonic() - EVENTS_KEPT_S)
-        symptoms = find_symptoms(self.store, now, self._logs.lines())
+        symptoms = find_symptoms(self.store, now, self.logs.lines())
         api = self._api if self._options.logs else None
-        if api is not None and await self._logs.read(api, self.store, symptoms):
-            symptoms = find_symptoms(self.store, now, self._logs.lines())
-        explained = explain(self.store, symptoms, now, self._logs.lines())
+        if api is not None and await self.logs.read(api, self.store, symptoms):
+            symptoms = find_symptoms(self.store, now, self.logs.lines())
+        explained = explain(self.store, symptoms, now, self.logs.lines())
         return self._see(symptoms, explained)
 
     async def close(self) -> None:

@@ -6,7 +6,8 @@ such a change shows for a moment is separated by how long it lasts, and by the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,11 +25,15 @@ RESTARTED_S = 300.0
 # How often it must have ended within that time, unless the kernel killed it.
 RESTARTS_MIN = 2
 # The kubelet reports readiness a moment after the probe.
-PROBE_SLACK_S = 3.0
+PROBE_SLACK_S = 2.0
+# What nothing listens to yet may still be starting, so it has at least this long.
+STARTING_S = 60.0
 # A pod that lost its readiness had it for at least this long after its start.
 FLIP_S = 2.0
 DELETION_SLACK_S = 30.0
 NAMESPACE_DELETION_S = 60.0
+_KILLING_PROBE = re.compile(r"(?:Liveness|Startup) probe failed")
+_REFUSED = re.compile(r"Readiness probe failed: .*:(\d+)\S*: connect: connection refused")
 _PRESSURES = {
     "MemoryPressure": "is short of memory",
     "DiskPressure": "is short of disk space",
@@ -62,9 +67,15 @@ def age_of(text: object, now: datetime) -> float:
 
 
 def pod_symptoms(
-    pod: Object, now: datetime, home: Callable[[Object], tuple[str, str]]
+    pod: Object,
+    now: datetime,
+    home: Callable[[Object], tuple[str, str]],
+    failed_probes: Sequence[str] = (),
 ) -> Iterator[Symptom]:
-    """What is wrong with a pod; `home` is the kind and name of the workload it is reported at."""
+    """What is wrong with a pod; `home` is the kind and name of the workload it is reported at.
+
+    `failed_probes` is what the kubelet reported about its probes within the last minute.
+    """
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     kind, name = home(pod)
     namespace, own = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
@@ -94,14 +105,21 @@ def pod_symptoms(
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
     ]
-    wrong = [found for state in states if (found := _container_symptom(pod, state, now))]
+    restarts_min = 1 if any(map(_KILLING_PROBE.search, failed_probes)) else RESTARTS_MIN
+    wrong = [
+        found
+        for state in states
+        if (found := _container_symptom(pod, state, now, restarts_min=restarts_min))
+    ]
     for invariant, detail in dict(wrong).items():
         yield symptom(invariant, detail)
-    if not wrong and (why := _why_unready(pod, now)):
+    if not wrong and (why := _why_unready(pod, now, failed_probes)):
         yield symptom("pods_ready", why)
 
 
-def _container_symptom(pod: Object, state: Object, now: datetime) -> tuple[str, str] | None:
+def _container_symptom(
+    pod: Object, state: Object, now: datetime, *, restarts_min: int
+) -> tuple[str, str] | None:
     """What is wrong with one container, by its state and the last one."""
     current, last = state.get("state") or {}, state.get("lastState") or {}
     waiting = current.get("waiting") or {}
@@ -131,12 +149,12 @@ def _container_symptom(pod: Object, state: Object, now: datetime) -> tuple[str, 
         and (pod.get("spec") or {}).get("restartPolicy") != "Never"
     ):
         return "containers_run", report
-    if fresh and restarts >= RESTARTS_MIN and not state.get("ready"):
+    if fresh and restarts >= restarts_min and (restarts_min == 1 or not state.get("ready")):
         return "containers_run", report
     return None
 
 
-def _why_unready(pod: Object, now: datetime) -> str:
+def _why_unready(pod: Object, now: datetime, failed_probes: Sequence[str]) -> str:
     """Why a pod that runs should be ready and is not; "" where it still has time."""
     ready, status = condition_of(pod, "Ready"), pod.get("status") or {}
     if status.get("phase") != "Running" or ready.get("status") != "False":
@@ -152,9 +170,20 @@ def _why_unready(pod: Object, now: datetime) -> str:
         up_s = age_of(running.get("startedAt"), now)
         item = specs.get(state.get("name"), {})
         flipped = up_s - waited_s > FLIP_S
-        if flipped or up_s > _patience_s(item, started=bool(state.get("started", True))):
+        patience_s = _patience_s(item, started=bool(state.get("started", True)))
+        if _is_starting(item, failed_probes):
+            patience_s = max(patience_s, STARTING_S)
+        if flipped or up_s > patience_s:
             return f"container {state.get('name')} runs and is not ready"
     return ""
+
+
+def _is_starting(container: Object, failed_probes: Sequence[str]) -> bool:
+    """Whether nothing listens yet at the port that a container declares."""
+    refused = [match for each in failed_probes if (match := _REFUSED.search(each))]
+    ports = {str(port.get("containerPort")) for port in container.get("ports") or ()}
+    meant = all(not ports or match.group(1) in ports for match in refused)
+    return bool(refused) and meant and len(refused) == len(failed_probes)
 
 
 def _patience_s(container: Object, *, started: bool) -> float:

@@ -1,0 +1,54 @@
+"""Control groups of a rig: named after its directory, so that a later process removes them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+__all__ = ["group_name", "make_groups", "remove_groups"]
+
+ROOT = Path("/sys/fs/cgroup")
+_CPUSET = ("cpuset.cpus", "cpuset.mems")
+_UNIFIED = "cgroup.controllers"
+
+
+def group_name(directory: Path) -> str:
+    """The name of the groups of the rig in a directory."""
+    digest = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()
+    return f"operator-lab-{digest[:12]}"
+
+
+def make_groups(name: str) -> None:
+    """A group of that name in every hierarchy."""
+    if (ROOT / _UNIFIED).exists():
+        (ROOT / name).mkdir(exist_ok=True)
+        controllers = (ROOT / _UNIFIED).read_text().split()
+        for folder in (ROOT, ROOT / name):
+            for controller in controllers:
+                with contextlib.suppress(OSError):
+                    (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+        return
+    for hierarchy in filter(Path.is_mount, _hierarchies()):
+        group = hierarchy / name
+        group.mkdir(exist_ok=True)
+        for file in _CPUSET:
+            if (hierarchy / file).exists():
+                (group / file).write_text((hierarchy / file).read_text())
+
+
+def remove_groups(name: str) -> None:
+    """Remove the groups whose name begins with this one; nothing where there is none."""
+    for hierarchy in (ROOT, *_hierarchies()):
+        for group in hierarchy.glob(f"{name}*"):
+            folders = [group, *(each for each in group.rglob("*") if each.is_dir())]
+            for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def _hierarchies() -> list[Path]:
+    try:
+        return [each for each in ROOT.iterdir() if each.is_dir() and not each.is_symlink()]
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""Failures that are produced on the real rig, and what Operator must say about each."""

@@ -1,0 +1,79 @@
+"""Break the rig of a home in every way, print the table and record what the API had."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.subjects.kubernetes.rig.calm import run_calm
+from tests.subjects.kubernetes.rig.cases import CASES
+from tests.subjects.kubernetes.rig.trial import Score, Trial
+
+
+def show(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def row(score: Score) -> str:
+    """A line of the table, as Markdown."""
+    detected = "no" if score.detected_s is None else f"{score.detected_s:.1f} s"
+    broken = "" if score.broken_s is None else f"{score.broken_s:.1f} s"
+    right = "yes" if score.right else f"no: {score.cause or '-'} at {score.blamed or '-'}"
+    case = score.case
+    return f"| {case.group} | {case.name} | {detected} | {broken} | {right} |"
+
+
+async def calm(directory: Path) -> int:
+    """Do what happens in a healthy cluster; returns how many tickets it would have opened."""
+    trial = Trial(directory)
+    try:
+        found = await run_calm(trial)
+    finally:
+        await trial.close()
+    show(f"{len(found)} findings in a healthy cluster: {sorted(found)}")
+    return len(found)
+
+
+async def run(directory: Path, names: Sequence[str], records: Path | None) -> int:
+    """Run these cases, or all; returns how many were not both right and soon."""
+    trial, scores = Trial(directory), list[Score]()
+    show("| class | case | after the API event | after the break | cause and object |")
+    show("|---|---|---|---|---|")
+    try:
+        for case in CASES:
+            if names and case.name not in names:
+                continue
+            score = await trial.run(case)
+            scores.append(score)
+            show(row(score))
+            if not score.right:
+                sys.stderr.write(f"    {score.others[:6]}\n")
+            if records is not None and score.right and score.case.objects:
+                text = json.dumps(score.record, separators=(",", ":"))
+                path = records / f"{case.name}.json.gz"
+                path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    finally:
+        await trial.close()
+    good = sum(score.right and score.soon for score in scores)
+    show(f"\n{good} of {len(scores)} detected within 5 s of the API event and diagnosed right")
+    return len(scores) - good
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="rig", description=__doc__)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("case", nargs="*")
+    parser.add_argument("--record", type=Path, metavar="FOLDER")
+    parser.add_argument("--calm", action="store_true", help="only what must open no ticket")
+    given = parser.parse_args()
+    rig = given.home.resolve() / "lab" / "kubernetes"
+    if given.calm:
+        sys.exit(asyncio.run(calm(rig)))
+    sys.exit(min(100, asyncio.run(run(rig, given.case, given.record))))
