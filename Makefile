@@ -11,9 +11,9 @@ WORKERS ?= 5
 BASE := HEAD
 # What tests ask for beside Python; the driver of the browser needs libatomic1. A kubectl from
 # elsewhere is used as it is, because Debian's package cannot be installed beside it.
-DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon docker.io fish gawk git jq ksh \
-	libatomic1 mawk mksh openssh-client openssh-server original-awk procps python3 strace \
-	tmux util-linux zsh
+DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon default-jdk-headless docker.io \
+	fish gawk git jq ksh libatomic1 maven mawk mksh openssh-client openssh-server original-awk \
+	procps python3 strace tmux util-linux zsh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -112,6 +112,7 @@ test-system: lint
 	@.venv/bin/python -m tests.engines.compose
 	@.venv/bin/python -m tests.engines.base
 	@.venv/bin/python -m tests.tools.pd
+	@.venv/bin/python -m tests.tools.servers
 	@echo '== tests, no skips' && OPERATOR_FORBID_SKIPS=1 \
 		.venv/bin/python -m pytest -q -m 'system or not slow' $(spread) tests $(ARGS)
 

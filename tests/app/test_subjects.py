@@ -69,7 +69,7 @@ def test_an_expression_of_several_lines_is_shown_on_one(tmp_path: Path) -> None:
     toml = '[subjects.site]\nplugin = "declarative"\noptions = {file = "site.yaml"}\n'
     with opened(tmp_path, toml) as app:
         (invariant,) = show_subject(app, "site").invariants
-    assert invariant.sentence == "home.up && home.latency_ms < 500.0"
+    assert invariant.sentence == "up: home.up && home.latency_ms < 500.0"
 
 
 def test_a_subject_is_shown_with_all_it_is_made_of(app: App) -> None:

@@ -4,20 +4,23 @@ Some answers count the machine: its processes, threads, open files, sockets. The
 to run, and a confined run adds a few of its own. So the second unconfined run has a crowd beside
 it, which adds to all these counts. An answer that stays the same is compared exactly. One that the
 crowd changes is compared word by word, and each number may differ by as much as it differs there.
+Where one differs more, both ways are run in turns, and the middle of the confined numbers has to
+lie among the others: a machine moves up and down, and what is hidden is missing every time.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Action, Result
-from operator_protocols.domain.verdict import Level
+from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.ports import Job
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Policy
@@ -25,7 +28,8 @@ from operator_sre.gate.judge import judge
 
 __all__ = ["BY_DESIGN", "NOT_COMPARED", "Machine", "crowd", "difference"]
 
-TIMEOUT_S = 6.0
+# What takes longer has no end. A confined command that has one may need longer on a busy machine.
+TIMEOUT_S, CONFINED_S = 6.0, 60.0
 ALIKE_MIN = 0.9
 NOT_COMPARED = "-"
 CANNOT_RUN = 127
@@ -36,6 +40,8 @@ CROWD = 10
 # By how much a count may change between two runs on a busy machine, of which part and at least:
 # connections begin and end.
 DRIFT, DRIFT_MIN = 0.1, 3
+TURNS = 4
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 _CROWD = """
 import os, socket, sys, threading
 number = int(sys.argv[1])
@@ -91,49 +97,69 @@ class Machine:
         free = await self.shell.run(action, self._job())
         if free.timed_out or free.exit_code == CANNOT_RUN:
             return NOT_COMPARED
-        if self.hide is None:
-            held = replace(self._job(), confinement=verdict.confinement)
-            confined = await self.shell.run(action, held)
-        else:
-            hidden = replace(Action.shell(self.hide(command)), timeout_s=TIMEOUT_S)
-            confined = await self.shell.run(hidden, self._job())
+        confined = await self._confine(action, verdict)
         with crowd():
             again = await self.shell.run(action, self._job())
-        return difference(free, again, confined)
+        found = difference([free, again], [confined])
+        if not found or free.stdout == again.stdout:
+            return found
+        frees, confineds = [free, again], [confined]
+        for _ in range(TURNS):
+            frees.append(await self.shell.run(action, self._job()))
+            confineds.append(await self._confine(action, verdict))
+        return difference(frees, confineds)
+
+    async def _confine(self, action: Action, verdict: Verdict) -> Result:
+        if self.hide is None:
+            held = Job(secrets.token_hex(8), CONFINED_S, confinement=verdict.confinement)
+            return await self.shell.run(replace(action, timeout_s=CONFINED_S), held)
+        hidden = replace(Action.shell(self.hide(action.command)), timeout_s=action.timeout_s)
+        return await self.shell.run(hidden, self._job())
 
     def _job(self) -> Job:
         return Job(secrets.token_hex(8), TIMEOUT_S)
 
 
-def difference(free: Result, again: Result, confined: Result) -> str:
-    """How an answer differs from two that may differ from each other."""
-    if confined.exit_code != free.exit_code and again.exit_code == free.exit_code:
+def difference(frees: Sequence[Result], confineds: Sequence[Result]) -> str:
+    """How confined answers differ from the others, which may differ among themselves."""
+    free, confined = frees[0], confineds[-1]
+    is_steady = all(each.exit_code == free.exit_code for each in frees)
+    if is_steady and all(each.exit_code != free.exit_code for each in confineds):
         return f"exit {free.exit_code} became {confined.exit_code}: {confined.stderr[-200:]}"
-    if free.stdout == again.stdout:
-        if free.stdout == confined.stdout:
-            return ""
-        return f"{free.stdout[:200]!r} became {confined.stdout[:200]!r}"
-    texts = [result.stdout for result in (free, again, confined)]
-    shapes = [re.sub(r"\d+", "0", re.sub(r"[ \t]+", " ", text)) for text in texts]
-    if shapes[0] == shapes[1]:
+    known = {each.stdout for each in frees}
+    became = f"{free.stdout[:200]!r} became {confined.stdout[:200]!r}"
+    if len(known) == 1:
+        return "" if confined.stdout in known else became
+    shapes = {_NUMBER.sub("0", re.sub(r"[ \t]+", " ", text)) for text in known}
+    if len(shapes) == 1:
         # The same words and as many numbers: each number counts.
-        if shapes[2] != shapes[0]:
-            return f"{texts[0][:200]!r} became {texts[2][:200]!r}"
-        columns = zip(*(map(int, re.findall(r"\d+", text)) for text in texts), strict=True)
-        outside = [each for each in columns if not _is_between(*each)]
-        return "".join(f"{each[0]} to {each[1]} became {each[2]}; " for each in outside)
-    if _likeness(free, confined) < min(ALIKE_MIN, _likeness(free, again)):
+        places = _numbers(free).keys()
+        alike = [numbers for each in confineds if (numbers := _numbers(each)).keys() == places]
+        if not alike:
+            return became
+        for place, number in _numbers(free).items():
+            found = [_numbers(each)[place] for each in frees]
+            if not _is_among(found, [numbers[place] for numbers in alike]):
+                return f"{number} became {alike[-1][place]} in {confined.stdout[:200]!r}"
+        return ""
+    least = min(_likeness(free, each) for each in frees)
+    if max(_likeness(free, each) for each in confineds) < min(ALIKE_MIN, least):
         return f"{free.stdout[-200:]!r} became {confined.stdout[-200:]!r}"
-    lines = [text.count("\n") for text in texts]
-    if not _is_between(*lines):
-        return f"{lines[0]} to {lines[1]} lines became {lines[2]}"
-    return ""
+    lines = [[each.stdout.count("\n") for each in several] for several in (frees, confineds)]
+    return "" if _is_among(*lines) else f"{lines[0]} lines became {lines[1]}"
 
 
-def _is_between(free: int, again: int, confined: int) -> bool:
-    """Whether a number is one that the machine could have shown."""
-    margin = max(abs(free - again), DRIFT * max(free, again), DRIFT_MIN)
-    return min(free, again) - margin <= confined <= max(free, again) + margin
+def _numbers(result: Result) -> dict[tuple[int, str], float]:
+    """Each number, by how many there are before it and the words between it and the last one."""
+    words = _NUMBER.split(re.sub(r"[ \t]+", " ", result.stdout))
+    found = {(at, words[at - 1]): float(words[at]) for at in range(1, len(words), 2)}
+    return {**found, (len(words), words[-1]): 0}
+
+
+def _is_among(found: Sequence[float], numbers: Sequence[float]) -> bool:
+    """Whether the middle of some numbers is one that the machine could have shown."""
+    margin = max(max(found) - min(found), DRIFT * max(found), DRIFT_MIN)
+    return min(found) - margin <= statistics.median(numbers) <= max(found) + margin
 
 
 def _likeness(one: Result, other: Result) -> float:

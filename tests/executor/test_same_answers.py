@@ -103,8 +103,16 @@ def _result(text: str) -> Result:
 def test_only_what_moves_by_itself_may_differ(
     free: str, again: str, confined: str, is_same: bool
 ) -> None:
-    found = difference(_result(free), _result(again), _result(confined))
+    found = difference([_result(free), _result(again)], [_result(confined)])
     assert (found == "") is is_same
+
+
+def test_a_machine_moves_up_and_down_and_what_is_hidden_is_missing_every_time() -> None:
+    frees = [_result(f"tcp {number}\n") for number in (436, 438, 374, 326, 386)]
+    moved = [_result(f"tcp {number}\n") for number in (200, 379, 328, 299, 390)]
+    assert difference(frees, moved) == ""
+    hidden = [_result(f"tcp {number}\n") for number in (200, 90, 100, 110, 420)]
+    assert difference(frees, hidden) != ""
 
 
 def test_a_confinement_that_hides_the_machine_is_noticed(tmp_path: Path) -> None:

@@ -120,12 +120,21 @@ TRACES = [
     "2026-11-19 06:00:05 UTC [9] LOG:  invalid length of startup packet",
     "2026-11-19 06:00:05 UTC [9] FATAL:  the database system is starting up",
     '{"level":"warn","ts":"2026-11-19T06:00:05Z","msg":"rejected connection","error":"EOF"}',
+    "2026-11-19 06:00:05 4 [Warning] Aborted connection 4 to db: 'unconnected' user:"
+    " 'unauthenticated' host: '127.0.0.1' (This connection closed normally without authentication)",
+    "2026-11-19 06:00:05 9 [Warning] Aborted connection 9 to db: 'shop' user: 'shop' host: 'web'"
+    " (Got timeout reading communication packets)",
 ]
 
 
 @pytest.mark.parametrize("trace", TRACES)
 def test_traces_of_a_port_check_are_no_errors(trace: str) -> None:
     assert read_log(f"{trace}\n" * 5, SINCE)[0] == "quiet"
+
+
+def test_a_login_that_mysql_rejects_is_no_trace() -> None:
+    line = "2026-11-19 06:00:05 4 [Warning] Access denied for user 'shop'@'web' (using password)"
+    assert read_log(f"{line}\n{TRACES[-1]}\n", SINCE)[0] != "quiet"
 
 
 def test_a_reason_that_was_overcome_is_not_the_reason() -> None:

@@ -47,7 +47,19 @@ have sshd usr/sbin/sshd 'tests over ssh' openssh-server libwrap0
 have busybox bin/busybox 'tests in containers' busybox-static
 have nginx usr/sbin/nginx 'the test of its pack' nginx
 # Larger ones, for the test bed of foreign systems: sh tests/tools/debian.sh bed
-if [ "${1:-}" = bed ]; then
+if [ "${1:-}" = bed ] || [ "${1:-}" = servers ]; then
     have mariadb usr/sbin/mariadbd 'the test bed' mariadb-server-core libaio1 liblzo2-2 libnuma1 \
         libsnappy1v5 liburing2
+fi
+# All that the packs and probes are tried against: sh tests/tools/debian.sh servers
+if [ "${1:-}" = servers ]; then
+    have haproxy usr/sbin/haproxy 'the test of its pack' haproxy liblua5.3-0 liblua5.4-0 \
+        libopentracing-c-wrapper0 libopentracing1
+    have prometheus usr/bin/prometheus 'the test of its pack' prometheus
+    have alertmanager usr/bin/prometheus-alertmanager 'the test of its pack' \
+        prometheus-alertmanager
+    have rabbitmq usr/lib/erlang/bin/erl 'the test of its pack' erlang-base rabbitmq-server \
+        erlang-asn1 erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon \
+        erlang-parsetools erlang-public-key erlang-runtime-tools erlang-ssl erlang-syntax-tools \
+        erlang-tools erlang-xmerl
 fi

@@ -49,7 +49,7 @@ TLS_INVARIANTS = """
     says: "its certificate is valid for {certificate.certificate_days} days"
   tls_answers:
     on: tls
-    holds: certificate.up
+    holds: certificate.ok
     says: "TLS fails: {certificate.error}"
 """
 BOX_INVARIANTS = """

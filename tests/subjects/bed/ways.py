@@ -78,7 +78,8 @@ def _edit(part: str, file: str, pattern: str, text: str, then: str) -> Inject:
             case "kill":
                 await bed.rig.kill(part)
             case _:
-                with contextlib.suppress(OperatorError):
+                # It may not become ready with these settings.
+                with contextlib.suppress(OperatorError, TimeoutError):
                     await asyncio.wait_for(bed.rig.restart(part), 10.0)
 
     return inject
@@ -191,7 +192,7 @@ async def _close_data(bed: Bed, kept: contextlib.ExitStack) -> None:
     await bed.rig.kill("ledger")
     target = next(each for each in bed.rig.targets() if each.name == "ledger")
     os.chown(Path(target.data_dir) / "main", 0, 0)
-    with contextlib.suppress(OperatorError):
+    with contextlib.suppress(OperatorError, TimeoutError):
         await asyncio.wait_for(bed.rig.restart("ledger"), 15.0)
 
 

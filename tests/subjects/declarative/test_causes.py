@@ -91,6 +91,25 @@ async def test_words_are_those_of_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(("place", "is_ruled_out"), [("", True), (", port: 1", False)])
+async def test_without_an_address_a_shown_cause_rules_out_those_of_a_process(
+    tmp_path: Path, place: str, is_ruled_out: bool
+) -> None:
+    text = (
+        f"name: a\ntargets: {{t: {{kind: k{place}}}}}\nprobes: {{f: {{file: {{path: none}}}}}}\n"
+        "invariants: {i: {holds: f.ok, causes: [gone]}}\n"
+        "causes: {gone: {says: it is gone, shows: CONDITION}}\n"
+    )
+    tried = described(tmp_path, text.replace("CONDITION", '"!f.exists"'))
+    readings = (await tried.seen()).readings
+    assert readings["cause.gone"] is True
+    ruled_out = [readings.get(f"cause.process_{how}") for how in ("dead", "hung", "paused")]
+    assert ruled_out == [False if is_ruled_out else None] * 3
+    unknown = described(tmp_path, text.replace("CONDITION", "f.exists"))
+    assert "cause.process_dead" not in (await unknown.seen()).readings, "nothing else explains it"
+
+
+@pytest.mark.asyncio
 async def test_a_lever_may_repair_an_invariant_without_a_cause_being_known(tmp_path: Path) -> None:
     text = SHOP.replace("{command: [purge]", "{command: [purge], repairs: [queue_is_short]")
     text = text.replace("    causes: [workers_gone, burst]\n", "")

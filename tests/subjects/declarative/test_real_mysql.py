@@ -19,7 +19,7 @@ from tests.subjects.declarative.diagnosing import diagnose
 from tests.subjects.declarative.test_packs import PACKS
 from tests.subjects.declarative.trying import Tried, described
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.system]
 ACCESS = "access: {user: operator, password_file: /etc/operator/mysql-password}"
 
 

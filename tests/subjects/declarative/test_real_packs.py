@@ -25,7 +25,7 @@ from tests.subjects.declarative.test_packs import PACKS
 from tests.subjects.declarative.test_redis import Server
 from tests.subjects.declarative.trying import Tried, described
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.system]
 NGINX = CACHE / "nginx" / "usr" / "sbin" / "nginx"
 CONFIGURATION = """\
 daemon on; master_process on; user root; pid {folder}/pid; error_log {folder}/error.log;

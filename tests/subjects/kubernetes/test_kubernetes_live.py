@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -371,3 +371,34 @@ async def test_a_configmap_is_kept_as_a_digest_and_key_names() -> None:
         assert stored is not None
         assert b"a-private-price" not in stored.text
         assert b"bread" in stored.text
+
+
+class SlowApi:
+    """An API server that is well and takes long to list."""
+
+    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Only the answer about its health."""
+        if path != "/readyz":
+            await asyncio.Event().wait()
+        return b"ok"
+
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, seconds: float
+    ) -> AsyncIterator[bytes]:
+        """Nothing."""
+        await asyncio.Event().wait()
+        yield b""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_a_cluster_that_is_still_being_listed_is_unknown_and_not_broken() -> None:
+    settings = SubjectSettings("c", plugin_targets, SystemClock(), 0.2, {})
+    subject = KubernetesCluster(settings, connect=lambda *_: SlowApi())
+    try:
+        found = findings_of(subject.invariants, await subject.observe())
+    finally:
+        await subject.close()
+    judged = {each.invariant: each.health for each in found}
+    assert judged["control_plane_works"] is Health.UNKNOWN

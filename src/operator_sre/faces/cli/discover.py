@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["discover"]
 
+ALIKE_MAX = 3
+
 
 def discover(
     context: typer.Context,
@@ -76,7 +78,17 @@ def _show(found: Discovery) -> None:
         print_table(("subject", "watched by", "at", "because"), rows)
     else:
         print_lines(["Nothing new was found."])
-    others = [(left.source, left.why) for left in (*found.watched, *found.left_out)]
+    # A busy machine has many of the same kind: one line for each reason.
+    sources: dict[str, list[str]] = {}
+    for left in (*found.watched, *found.left_out):
+        sources.setdefault(left.why, []).append(left.source)
+    others = [
+        (source, why)
+        for why, same in sources.items()
+        for source in (
+            same if len(same) <= ALIKE_MAX else [f"{same[0]} (and {len(same) - 1} more)"]
+        )
+    ]
     if others:
         print_lines([""])
         print_table(("not proposed", "because"), others)

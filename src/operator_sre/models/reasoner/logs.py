@@ -40,7 +40,9 @@ _TRACES = re.compile(
     r"(incomplete|invalid length of) startup packet|the database system is (starting|shutting)"
     r"|the database system is not (yet )?accepting|rejected connection.*\bEOF\b"
     r"|unexpected EOF on client connection|first record does not look like a TLS"
-    r"|security attack detected|unsupported frontend protocol|\bbroken pipe\b",
+    r"|security attack detected|unsupported frontend protocol|\bbroken pipe\b"
+    # MySQL and MariaDB: the client ended it, whatever the words in brackets say.
+    r"|\baborted connection \d+ to db\b",
     re.I,
 )
 _FATAL = re.compile(

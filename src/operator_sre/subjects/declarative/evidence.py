@@ -27,6 +27,7 @@ __all__ = ["Evidence", "LogEnds"]
 
 # A pid file that is missing this soon after a boot was never written.
 BOOT_S = 900.0
+_OF_A_PROCESS = ("process_dead", "process_hung", "process_paused")
 
 
 class LogEnds:
@@ -128,7 +129,11 @@ class Evidence:
         found |= process
         needs_log = target.log and any(cause.log for cause in self.causes)
         log = await self.logs.read(place) if needs_log else None
-        return {**found, **see_causes(self.causes, target, observation, log)}
+        shown = see_causes(self.causes, target, observation, log)
+        if True in shown.values() and not (target.port or target.endpoints or process):
+            # Nothing of it is known that has a process, and something else explains it.
+            found = {reading_of(cause): False for cause in _OF_A_PROCESS} | found
+        return {**found, **shown}
 
     async def _see_process(self, place: Place) -> Mapping[str, bool]:
         """What the pid file of a target that does not answer says."""

@@ -62,8 +62,8 @@ class DeclaredInvariant:
 
     @property
     def sentence(self) -> str:
-        """What must hold, in the words of its file."""
-        return self.expression.text
+        """What must hold: its name is a statement, and the expression says how it is checked."""
+        return f"{self.name.replace('_', ' ')}: {self.expression.text}"
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Whether it holds at every target that it speaks of."""

@@ -190,7 +190,8 @@ class KubernetesCluster(BaseSubject):
         if unsynced and all(watch.problem for watch in unsynced):
             raise ObservationError(f"The cluster cannot be read: {unsynced[0].problem}.")
         if unsynced:
-            return f"{unsynced[0].resource.plural} have not been listed yet"
+            # A large cluster takes a while; that is not known to be broken.
+            raise ObservationError(f"The {unsynced[0].resource.plural} are still being listed.")
         return ""
 
     def _judge_leaders(self) -> dict[str, str]:
