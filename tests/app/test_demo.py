@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.crew import crew_files
 from operator_lab.demo import (
     CHAPTERS,
     Chapter,
@@ -19,7 +20,7 @@ from operator_lab.demo import (
     sentence_of,
     straight_on,
 )
-from operator_lab.demo.play import crew_files, crew_programs
+from operator_lab.demo.play import crew_programs
 from operator_lab.demo.story import FAULT, REPORT, WATCH, chapter_of, report_text
 from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import NotFoundError, UsageError

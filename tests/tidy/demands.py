@@ -24,22 +24,22 @@ class Demand:
 DEMANDS = (
     Demand(
         "In a rig or a disposable box, what is not BLOCKED runs without approval, confined",
-        absent=(
+        tests=(
             "tests/gate/test_boundary.py::test_in_a_boundary_only_what_is_blocked_is_refused",
             "tests/executor/test_boundary.py::test_no_hostile_program_leaves_the_boundary",
         ),
     ),
     Demand(
         "A script that changes nothing and reaches nowhere is a check and needs no diagnosis",
-        absent=("tests/agent/test_checks.py::test_a_script_that_reads_needs_no_diagnosis",),
+        tests=("tests/executor/test_check_script.py::test_a_script_that_reads_needs_no_diagnosis",),
     ),
     Demand(
         "Evals compare typed tools only, shell only, and both",
-        absent=("tests/evals/test_tool_sets.py::test_a_variant_offers_only_its_tools",),
+        tests=("tests/evals/test_tool_sets.py::test_a_variant_offers_only_its_tools",),
     ),
     Demand(
         "The agent image has the usual tools as an extra layer",
-        absent=("tests/deploy/test_kitchen.py::test_the_layer_has_the_tools",),
+        tests=("tests/deploy/test_kitchen.py::test_the_layer_has_the_tools",),
     ),
     Demand(
         "The TiKV demo has traffic and texts that fit TiKV, from end to end",
@@ -70,11 +70,11 @@ DEMANDS = (
     ),
     Demand(
         "A logged message has a level",
-        absent=("tests/executor/tools/test_log_message.py::test_a_message_has_a_level",),
+        tests=("tests/executor/tools/test_log_message.py::test_a_message_has_a_level",),
     ),
     Demand(
         "The harness does not import the demo",
-        absent=("tests/evals/test_layers.py::test_the_harness_does_not_import_the_demo",),
+        tests=("tests/evals/test_layers.py::test_the_harness_does_not_import_the_demo",),
     ),
     Demand(
         "`kill-switch on --changes-only` cancels pending work and sets every subject to observe",

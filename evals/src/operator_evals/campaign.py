@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from operator_protocols.domain.action import SHELL
 from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
@@ -22,11 +23,13 @@ __all__ = [
     "FOLDER",
     "Campaign",
     "Control",
+    "Kit",
     "Mind",
     "Planned",
     "Scenario",
     "Variant",
     "budgets_of",
+    "denied_tools",
     "read_variant",
     "settings_of",
     "variant_from",
@@ -56,6 +59,14 @@ class Mind(StrEnum):
     TRANSCRIPT = "transcript"  # the recorded answers of an agent, repeated
 
 
+class Kit(StrEnum):
+    """What an agent works with: typed tools, the shell, or both."""
+
+    TOOLS = "tools"
+    SHELL = "shell"
+    BOTH = "both"
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A set-up of the agent: its model, and every setting that differs from the usual."""
@@ -65,6 +76,7 @@ class Variant:
     model: str = ""
     prompt: str = ""  # added to the instructions of a model
     tools: tuple[str, ...] = ()  # only these, where any are named
+    kit: Kit = Kit.BOTH
     mode: str = "execute"
     transcript: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)  # of operator.toml, such as budgets
@@ -195,7 +207,7 @@ def variant_from(table: Any, place: str) -> Variant:
     for key in table:
         if key not in _VARIANT_KEYS:
             raise unknown(str(key), _VARIANT_KEYS, place)
-    for key in ("name", "model", "prompt", "mode", "transcript"):
+    for key in ("name", "model", "prompt", "mode", "transcript", "kit"):
         if not isinstance(table.get(key, ""), str):
             raise ConfigError(f"{key!r} of the variant in {place} must be a text.")
     tools = table.get("tools", [])
@@ -204,6 +216,9 @@ def variant_from(table: Any, place: str) -> Variant:
     word = table.get("mode", Mode.EXECUTE.value)
     if word not in tuple(Mode):
         raise ConfigError(f"'mode' of the variant in {place} must be one of {', '.join(Mode)}.")
+    kit = table.get("kit", Kit.BOTH.value)
+    if kit not in tuple(Kit):
+        raise ConfigError(f"'kit' of the variant in {place} must be one of {', '.join(Kit)}.")
     implied = Mind.TRANSCRIPT if table.get("transcript") else Mind.REASONER
     mind_name = table.get("mind")
     if mind_name is None:
@@ -228,10 +243,21 @@ def variant_from(table: Any, place: str) -> Variant:
         model=table.get("model", ""),
         prompt=table.get("prompt", ""),
         tools=tuple(tools),
+        kit=Kit(kit),
         mode=word,
         transcript=table.get("transcript", ""),
         settings=settings,
     )
+
+
+def denied_tools(variant: Variant, known: Collection[str]) -> list[str]:
+    """The tools that a variant may not use, of these that there are and the shell."""
+    denied = {name for name in known if variant.tools and name not in variant.tools}
+    if variant.kit is Kit.SHELL:
+        denied |= set(known)
+    elif variant.kit is Kit.TOOLS:
+        denied.add(SHELL)
+    return sorted(denied)
 
 
 def settings_of(variant: Variant) -> dict[str, str]:

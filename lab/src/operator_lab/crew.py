@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from operator_lab.stacks.target import engine_variables
 from operator_protocols.errors import RigError
+from operator_sre.config import Config
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.identity import alive
 from operator_sre.processes.supervision import ChildState, Supervised, read_state, write_orders
 
-__all__ = ["Crew", "Tail"]
+__all__ = ["Crew", "Tail", "crew_files"]
 
 # Between asking a program to end and ending it.
 GRACE_S = 5.0
@@ -151,3 +155,26 @@ async def _end(directory: Path) -> None:
                 await Control(directory).down()
         await reap(directory)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def crew_files(config: Config) -> dict[str, str]:
+    """What they find where they are started.
+
+    Also an operator.toml without a word in it: it keeps them from finding that of the viewer.
+    """
+    lines = []
+    if config.file is not None:
+        described = tomllib.loads(config.file.read_text(encoding="utf-8")).get("models", {})
+        for name, table in described.items():
+            lines.append(f"[models.{json.dumps(name)}]")
+            for key, value in table.items():
+                text = str(config.file.parent / value) if key == "key_file" else value
+                lines.append(f"{json.dumps(key)} = {_value(text)}")
+    return {"operator.toml": "".join(f"{line}\n" for line in lines)}
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = [f"{json.dumps(key)} = {_value(item)}" for key, item in value.items()]
+        return f"{{{', '.join(inside)}}}"
+    return json.dumps(value)

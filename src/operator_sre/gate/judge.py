@@ -42,6 +42,7 @@ _IN_VENV = Rule(
     "venv", Level.REVIEW, "The virtual environment may replace the program with its own."
 )
 _PASSES = Rule("passes", Level.REVIEW, "It receives environment variables of Operator.")
+_NO_SHELL = Rule("tools", Level.BLOCKED, "The policy denies command lines under 'tools'.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
 _NO_SECRETS = Secrets(())
 _RISKS = tuple(Risk)
@@ -77,14 +78,8 @@ def judge(
     unproven = any(finding.reason for finding in findings)
     rules: dict[tuple[str, str], Rule] = {}
     risks = {Risk.LOW}
-    if script.trouble:
-        rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
-    if action.venv and not _VENV.fullmatch(action.venv):
-        rules["venv", ""] = _NO_VENV
-    elif action.venv and not person:  # the owner of that folder decides what the names mean
-        rules["venv", ""] = _IN_VENV
-    if action.passes:
-        rules["passes", ""] = _PASSES
+    for rule in _rules_of_line(action, script, policy, person=person):
+        rules[rule.id, ""] = rule
     if not person and decides(line, script, findings, ours):
         rules["for_people", ""] = FOR_PEOPLE
         risks.add(Risk.CRITICAL)
@@ -114,6 +109,8 @@ def judge(
     confinement = confinement_of(findings, scene, known)
     if level is Level.REVIEW and not script.trouble:
         confinement = _confinement_of_question(action, script, findings) or confinement
+    if policy.confines(action, level, person=person):
+        confinement = policy.boundary
     return Verdict(
         action=action,
         level=level,
@@ -130,6 +127,22 @@ def judge(
         confinement=confinement,
         unenforced="" if confinement is not None else UNENFORCED,
     )
+
+
+def _rules_of_line(
+    action: Action, script: Script, policy: Policy, *, person: bool
+) -> Iterator[Rule]:
+    """What holds for a command line whatever its commands are."""
+    if script.trouble:
+        yield Rule("structure", Level.REVIEW, script.trouble)
+    if action.venv and not _VENV.fullmatch(action.venv):
+        yield _NO_VENV
+    elif action.venv and not person:  # the owner of that folder decides what the names mean
+        yield _IN_VENV
+    if action.passes:
+        yield _PASSES
+    if not person and policy.word_on(SHELL) is Decision.DENY:
+        yield _NO_SHELL
 
 
 def _add_rules(

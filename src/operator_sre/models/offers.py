@@ -41,7 +41,10 @@ BOUND_SHOWN_MAX = 10_000
 # The tools are sent with every turn. What exceeds this is not offered, the least useful first.
 TOOLS_TOKENS_MAX = 2_650
 # Useful for any incident, in this order; the others come after the tools of the subject.
-_USEFUL = ("check_port", "read_file", "execute_script", "kill_process", "write_file")
+_USEFUL = (
+    *("check_port", "read_file", "check_script", "kill_process", "write_file"),
+    "execute_script",
+)
 _UNSPEAKABLE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,80}")
 _TYPES: Mapping[ParameterType, Schema] = {

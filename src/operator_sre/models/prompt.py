@@ -35,7 +35,7 @@ __all__ = ["Conversation", "Exchange", "PastCall", "conversation", "opening_text
 # About 12,000 tokens: enough for an incident, and a dozen turns of it fit into a run's budget.
 CONTEXT_CHARS_MAX = 48_000
 CONTEXT_CHARS_MIN = 6_000
-SCRIPT_TOOL = "execute_script"
+SCRIPT_TOOL = "check_script"
 # The briefing is sent with every turn, and most of it matters only at the first.
 OPENING_CHARS_MAX = 4_400
 CAUSES_MAX = 60
@@ -95,8 +95,9 @@ else brings it back"); restart_node(target="node-2", reasoning="it is not runnin
 turn 3: finish(summary="node-2 had ended; restarted")"""
 
 _SCRIPT = """\
-- `execute_script` to compute: to parse, count or compare data you have. It runs in a sandbox \
-that cannot change the machine and reaches only allowed hosts; pass its data as inputs.
+- `check_script` to compute: to parse, count or compare data you have. It runs in a disposable \
+sandbox that reaches nothing, so it needs no diagnosis and no approval; pass its data as inputs. \
+`execute_script` reaches allowed hosts too.
 """
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from operator_protocols.domain.action import Action
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk
@@ -33,6 +34,7 @@ CHANGES: dict[str, list[object]] = {
     "boundary_targets": [frozenset(), frozenset({"node-1"}), frozenset({"node-1node-2"})],
     "auto": [frozenset(), frozenset(Risk)],
     "hosts": [frozenset({"db.example.com"}), frozenset({"a", "b"})],
+    "boundary": [Confinement(inside="shop"), Confinement(inside="other")],
     "book": [Rulebook(), msgspec.structs.replace(built_in(), sensitive=())],
 }
 SPEC_CHANGES: dict[str, list[object]] = {

@@ -57,6 +57,26 @@ def test_a_segment_that_another_one_replaces_is_no_change(tmp_path: Path) -> Non
     assert "base/0001" not in around.survey(target)["files"]
 
 
+@pytest.mark.parametrize(
+    ("names", "removed", "seen"),
+    [
+        (("000000010000000A", "000000010000000B"), "000000010000000A", False),  # recycled
+        (("000000010000000A", "000000010000000B"), "000000010000000B", True),  # the newest
+        (("000000010000000A",), "000000010000000A", True),  # nothing is left
+        (("1247", "1249"), "1247", True),  # no segments, but tables
+    ],
+)
+def test_the_oldest_of_several_segments_may_go(
+    tmp_path: Path, names: tuple[str, ...], removed: str, *, seen: bool
+) -> None:
+    around, target = Surroundings(), _target(tmp_path)
+    for name in names:
+        (tmp_path / "base" / name).write_text("x")
+    around.survey(target)
+    (tmp_path / "base" / removed).unlink()
+    assert (around.survey(target)["files"].get(f"base/{removed}") == "removed") is seen
+
+
 def test_a_process_has_limits_and_arguments() -> None:
     own = process_of(os.getpid())
     found = Surroundings().survey(Target("node", "node", process=own))["process"]

@@ -9,10 +9,12 @@ import pytest
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
+from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.kit.invariant import WELL, broken, unknown
 from operator_protocols.kit.units import format_bytes
 from operator_protocols.ports import Invariant
+from operator_sre.models.reasoner.belief import Symptoms, first_belief
 from operator_sre.subjects.postgres.invariants import (
     CLIENT_DOWN,
     CLIENT_PAUSED,
@@ -257,6 +259,29 @@ def test_a_cause_shows_only_what_a_look_reads() -> None:
     for cause in KNOWLEDGE.causes:
         assert set(cause.shows) <= known, cause.name
         assert cause.shows
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        {"process": "dead", "port": "refused", "log": "no_space", "disk": "full"},
+        {"process": "dead", "port": "refused", "log": "quiet", "disk": "full"},
+        {"process": "dead", "port": "refused", "log": "no_space"},
+        {"process": "alive", "port": "closed", "log": "errors", "disk": "full"},
+    ],
+)
+def test_a_server_that_a_full_disk_ended_is_not_just_restarted(readings: dict[str, str]) -> None:
+    up = readings["process"] == "alive"
+    broken_names = frozenset({"disk_space"} if up else {"disk_space", "server_down"})
+    shown = {"replica": {"up": up, "disk_short": True}}
+    symptoms = Symptoms({"replica": broken_names}, shown)
+    belief = first_belief(["replica"], [Target("replica", "server")], KNOWLEDGE.causes, symptoms)
+    for probe, outcome in readings.items():
+        seen = probe, "replica", outcome
+        belief = belief.after(*seen).favour_reason(*seen)
+    leader, probability = belief.rank()[0]
+    assert leader.cause.name == "disk_full"
+    assert probability >= 0.5
 
 
 def test_how_readings_become_judgements() -> None:

@@ -24,7 +24,7 @@ from operator_evals.database import Database, Recorded, must_be_written, open_da
 from operator_evals.facts import TrialFacts
 from operator_evals.generated.case import Case
 from operator_lab.app.rigs import check_rig
-from operator_lab.demo.play import crew_files
+from operator_lab.crew import crew_files
 from operator_protocols.domain.action import digest_of
 from operator_protocols.errors import (
     ConfigError,

@@ -18,7 +18,7 @@ from operator_evals.app.trial_rig import (
     model_of,
     settings_for,
 )
-from operator_evals.campaign import Control, Scenario, budgets_of
+from operator_evals.campaign import Control, Scenario, budgets_of, denied_tools
 from operator_evals.facts import TicketFact
 from operator_evals.trial import ENDED
 from operator_lab import faults
@@ -57,11 +57,10 @@ class VariantAtWork:
 
         Where the agent starts late, only the monitor runs at first.
         """
-        wanted, limits = set(self._job.variant.tools), budgets_of(self._job.variant)
+        limits = budgets_of(self._job.variant)
+        known = {tool.spec.name for tool in self._place.controls.executor.tools}
         lines = ["version: 1"]
-        if wanted:
-            known = {tool.spec.name for tool in self._place.controls.executor.tools}
-            denied = sorted(known - wanted)
+        if denied := denied_tools(self._job.variant, known):
             lines += ["tools:", *(f"  {json.dumps(name)}: deny" for name in denied)]
         if limits:
             lines += ["budgets:", *(f"  {name}: {value:g}" for name, value in limits.items())]

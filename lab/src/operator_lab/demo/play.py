@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import tomllib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from operator_lab.app.rigs import TargetView, break_rig, fault_of, own_rig, parts_of, rig_status
-from operator_lab.crew import Crew
+from operator_lab.crew import Crew, crew_files
 from operator_lab.demo.story import (
     CHAPTERS,
     FAULT,
@@ -43,7 +40,6 @@ __all__ = [
     "Cue",
     "Plan",
     "choose_fault",
-    "crew_files",
     "crew_programs",
     "play",
     "sentence_of",
@@ -93,29 +89,6 @@ def crew_programs(
             *("--model", f"{kind}:{Path(path).absolute()}" if colon else kind, *home),
         ),
     }
-
-
-def crew_files(config: Config) -> dict[str, str]:
-    """What they find where they are started.
-
-    Also an operator.toml without a word in it: it keeps them from finding that of the viewer.
-    """
-    lines = []
-    if config.file is not None:
-        described = tomllib.loads(config.file.read_text(encoding="utf-8")).get("models", {})
-        for name, table in described.items():
-            lines.append(f"[models.{json.dumps(name)}]")
-            for key, value in table.items():
-                text = str(config.file.parent / value) if key == "key_file" else value
-                lines.append(f"{json.dumps(key)} = {_value(text)}")
-    return {"operator.toml": "".join(f"{line}\n" for line in lines)}
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        inside = [f"{json.dumps(key)} = {_value(item)}" for key, item in value.items()]
-        return f"{{{', '.join(inside)}}}"
-    return json.dumps(value)
 
 
 POLL_S = 0.05

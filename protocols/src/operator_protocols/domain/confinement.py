@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from operator_protocols.domain.target import Process
+
 __all__ = ["Ability", "Confinement"]
 
 
@@ -28,6 +30,8 @@ class Confinement:
     `hosts` and to the UNIX `sockets` only, the latter from `programs`. None means that it is not
     known, and so not limited: then only the files of Operator itself are closed to it. With
     `credentials`, it may read files that hold secrets of others, because a person approved that.
+    `inside` names the rig whose boundary this is: the command may signal the `processes` of the
+    rig, and of the hidden files it sees those in `reads` only.
     """
 
     reads: tuple[str, ...] = ()
@@ -37,6 +41,8 @@ class Confinement:
     programs: tuple[str, ...] = ()
     abilities: tuple[Ability, ...] = ()
     credentials: bool = False
+    inside: str = ""
+    processes: tuple[Process, ...] = ()
 
     def __str__(self) -> str:
         """One line for people."""
@@ -53,6 +59,9 @@ class Confinement:
             parts.append(f"local sockets {', '.join(self.sockets)}")
         if self.credentials:
             parts.append("may read credentials")
+        if self.inside:
+            count = len(self.processes)
+            parts.append(f"signals {count} processes of the rig {self.inside}")
         if self.abilities:
             parts.append(f"needs {', '.join(self.abilities)}")
         return "; ".join(parts)

@@ -40,6 +40,7 @@ _LIMITS = re.compile(
     r"^Max (open files|processes|file size|address space|resident set|locked memory)\s+(\S+)", re.M
 )
 _DIGITS = re.compile(r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*")
+_COUNTER = re.compile(r"[0-9A-Fa-f]{8}")  # in the name of a segment
 _LISTENS = "0A"
 
 
@@ -310,7 +311,10 @@ def _survey_file(path: str, file: _File) -> str:
 
 
 def _is_replaced(place: Path, name: str, known: Mapping[str, object]) -> bool:
-    """Whether a file of the same kind came in its place, as segments of a log follow each other."""
+    """Whether a file of the same kind came in its place, as segments of a log follow each other.
+
+    Servers also remove the oldest segment without a new one, after a checkpoint.
+    """
     folder, _, own = name.rpartition("/")
     shape = _DIGITS.sub("#", own)
     if shape == own:
@@ -320,9 +324,10 @@ def _is_replaced(place: Path, name: str, known: Mapping[str, object]) -> bool:
     except OSError:
         return False
     below = f"{folder}/" if folder else ""
-    return any(
-        f"{below}{other}" not in known and _DIGITS.sub("#", other) == shape for other in names
-    )
+    alike = [other for other in names if _DIGITS.sub("#", other) == shape]
+    others = [other for other in alike if len(other) == len(own)]
+    was_oldest = bool(others and _COUNTER.search(own)) and own < min(others)
+    return was_oldest or any(f"{below}{other}" not in known for other in alike)
 
 
 @cache

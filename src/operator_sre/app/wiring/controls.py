@@ -36,7 +36,7 @@ from operator_sre.executor.tools.docker import docker_tools
 from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.general import standard_tools
 from operator_sre.executor.tools.registry import Registry
-from operator_sre.executor.tools.script import ExecuteScript
+from operator_sre.executor.tools.script import CheckScript, ExecuteScript
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile, Turns
@@ -118,6 +118,7 @@ def _build(
             boundary_tools=within,
             boundary_targets=frozenset(target.name for target in reached()),
             hosts=hosts_of(targets()),
+            boundary=_boundary_of(name, targets()) if is_rig else None,
             book=app.rules(),
         )
         if not latest or latest[0] != made:
@@ -150,6 +151,18 @@ def _build(
         notes=notes_of(plugin, subject) if plugin is not None else "",
         context=context_of(app, targets),
         comments=partial(comments_of, store.entries),
+    )
+
+
+def _boundary_of(rig: str, targets: Sequence[Target]) -> Confinement | None:
+    """What a command line of an agent may reach in a rig; None when parts of it run elsewhere."""
+    if any(target.runs_at for target in targets):
+        return None
+    return Confinement(
+        reads=tuple(target.log for target in targets if target.log),
+        hosts=addresses_of(targets),
+        inside=rig,
+        processes=tuple(target.process for target in targets if target.process is not None),
     )
 
 
@@ -192,6 +205,8 @@ def _build_gate(
         """Why the kernel cannot hold a command at a target to its verdict, or nothing."""
         if any(target.name == name and target.runs_at for target in targets()):
             return "it runs on another machine"
+        if held.inside:
+            return why_not_confined()  # a box would not hold its signals and connections
         if held.writes is None:
             return why_not_covered()
         return why_not_confined() if why_no_box() else ""
@@ -252,21 +267,25 @@ def build_registry(
                 f"it contains a secret ({found.kind}); pass the secret in another way.",
             )
 
-    def rig_hosts() -> tuple[str, ...]:
-        found = (
-            (f"[{target.host}]" if ":" in target.host else target.host, target.port)
-            for target in targets()
-            if target.port is not None
-        )
-        return tuple(f"{host}:{port}" for host, port in found)
-
+    validation = Validation(programs, secrets=find_secrets)
     script = ExecuteScript(
         sandbox,
-        Validation(programs, secrets=find_secrets),
-        hosts=rig_hosts if rig else lambda: app.rules().egress.scripts,
+        validation,
+        hosts=(lambda: addresses_of(targets())) if rig else lambda: app.rules().egress.scripts,
         in_rig=rig,
     )
-    return Registry((*standard, *docker_tools(), script, *subject_tools))
+    check = CheckScript(sandbox, validation)
+    return Registry((*standard, *docker_tools(), script, check, *subject_tools))
+
+
+def addresses_of(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Where the targets answer, as `host:port`."""
+    found = (
+        (f"[{target.host}]" if ":" in target.host else target.host, target.port)
+        for target in targets
+        if target.port is not None
+    )
+    return tuple(f"{host}:{port}" for host, port in found)
 
 
 def _hide_files(app: App) -> Hidden:

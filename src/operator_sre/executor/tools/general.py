@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from operator_protocols.domain.action import Argument, Outcome, Result
+from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -23,6 +24,7 @@ __all__ = ["LogMessage", "Wait", "standard_tools"]
 
 WAIT_S_MIN, WAIT_S_MAX = 1, 300
 TEXT_CHARACTERS_MAX = 2000
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +75,16 @@ class LogMessage:
     spec = ToolSpec(
         name="log_message",
         sentence="Writes a message to the ledger and the log. Changes nothing else.",
-        parameters=(Parameter("text", "the message", minimum=1, maximum=TEXT_CHARACTERS_MAX),),
+        parameters=(
+            Parameter("text", "the message", minimum=1, maximum=TEXT_CHARACTERS_MAX),
+            Parameter(
+                "level",
+                "how much it matters",
+                required=False,
+                default="info",
+                choices=tuple(LEVELS),
+            ),
+        ),
         risk=Risk.LOW,
         changes=False,
         expected="The message is in the ledger.",
@@ -85,9 +96,10 @@ class LogMessage:
         given = check_arguments(self.spec, arguments)
         if isinstance(given, Result):
             return given
-        text = given.text("text")
-        log.info("message: %s", " ".join(text.split()))
-        return Result(Outcome.RAN, exit_code=0, stdout=text, data={"characters": len(text)})
+        text, level = given.text("text"), given.text("level")
+        log.log(LEVELS[level], "message: %s", " ".join(text.split()))
+        data: dict[str, Value] = {"characters": len(text), "level": level}
+        return Result(Outcome.RAN, exit_code=0, stdout=text, data=data)
 
 
 def standard_tools(

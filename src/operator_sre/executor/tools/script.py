@@ -16,7 +16,7 @@ from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
 from operator_sre.executor.scripts import Layer, Validation
 from operator_sre.executor.tools.parameters import check_arguments
 
-__all__ = ["ExecuteScript"]
+__all__ = ["CheckScript", "ExecuteScript"]
 
 LOOK_S_MAX = 10.0
 _IN_RIG = (
@@ -121,3 +121,22 @@ class ExecuteScript:
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a script whose operator is gone; it starts nothing."""
         return await self._sandbox.recover(job)
+
+
+class CheckScript(ExecuteScript):
+    """The same in a box that reaches nothing and of which nothing stays: it can only compute."""
+
+    spec = replace(
+        ExecuteScript.spec,
+        name="check_script",
+        sentence=(
+            "Runs a script of up to 10,000 characters in a disposable sandbox and returns its"
+            " output. It reaches no host, and nothing that it writes stays."
+        ),
+        risk=Risk.LOW,
+        changes=False,
+        idempotent=True,
+    )
+
+    def __init__(self, sandbox: Sandbox, validation: Validation) -> None:
+        super().__init__(sandbox, validation)

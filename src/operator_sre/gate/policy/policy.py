@@ -12,7 +12,8 @@ from importlib.resources import files
 
 import msgspec
 
-from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.action import SHELL, Action, digest_of
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.codec import to_json
@@ -141,7 +142,8 @@ class Policy:
     """Everything the gate goes by for one subject.
 
     The profile `lab` runs by itself all that is not BLOCKED, but only inside the boundary of a
-    rig: its own typed tools, and scripts in a box that reaches nothing else, on its own targets.
+    rig: its own typed tools, scripts in a box that reaches nothing else, on its own targets, and
+    command lines of agents that the kernel holds to `boundary`.
     `auto` are the risks that run without approval, instead of the book's. `hosts` are the hosts
     of the subject's targets.
     """
@@ -153,6 +155,7 @@ class Policy:
     boundary_targets: frozenset[str] = frozenset()
     auto: frozenset[Risk] | None = None
     hosts: frozenset[str] = frozenset()
+    boundary: Confinement | None = None
     book: Rulebook = field(default_factory=built_in, hash=False)
 
     @cached_property
@@ -165,6 +168,8 @@ class Policy:
                 "tools": sorted((to_json(tool) for tool in self.tools), key=digest_of),
                 "boundary_tools": sorted(self.boundary_tools),
                 "boundary_targets": sorted(self.boundary_targets),
+                # Which processes a rig has right now is no matter of policy.
+                "boundary": self.boundary.inside if self.boundary is not None else None,
                 "hosts": sorted(self.hosts),
                 "auto": None if self.auto is None else sorted(self.auto),
                 "book": self.book.digest,
@@ -217,6 +222,16 @@ class Policy:
         named = {action.target, action.arguments.get("target", action.target)}
         return action.tool in self.boundary_tools and named <= self.boundary_targets
 
+    def confines(self, action: Action, level: Level, *, person: bool) -> bool:
+        """True when the boundary of a rig holds a command line, so that it needs no approval.
+
+        A person may do more there after an approval, and so may a command with secrets.
+        """
+        is_free = self.profile is Profile.LAB and self.mode is Mode.EXECUTE and not person
+        is_plain = action.tool == SHELL and not action.venv and not action.passes
+        at_home = not action.target or action.target in self.boundary_targets
+        return level is Level.REVIEW and is_free and is_plain and at_home and bool(self.boundary)
+
     def runs_by_itself(self, verdict: Verdict) -> bool:
         """True when no approval is required."""
         if verdict.level is Level.SAFE:
@@ -226,5 +241,6 @@ class Policy:
         if self.word_on(verdict.action.tool) is not None:
             return False
         if self.profile is Profile.LAB:
-            return self.inside(verdict.action)
+            held = verdict.confinement
+            return self.inside(verdict.action) or (held is not None and bool(held.inside))
         return self.decision(verdict.risk) is Decision.AUTO

@@ -15,8 +15,6 @@ import errno
 import fcntl
 import logging
 import os
-import re
-import signal
 import stat
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -49,7 +47,6 @@ from operator_sre.processes.confinement.paths import (
     resolve_path,
 )
 from operator_sre.processes.confinement.remote import (
-    comes_from,
     copied_descriptor,
     is_program_of_system,
     process_of_thread,
@@ -57,6 +54,7 @@ from operator_sre.processes.confinement.remote import (
     umask_of,
     write_memory,
 )
+from operator_sre.processes.confinement.signals import Signals
 from operator_sre.processes.confinement.socket_lists import SocketLists
 from operator_sre.processes.confinement.workers import Workers
 
@@ -85,7 +83,7 @@ class Guard:
 
     `count` tells how many processes and threads the command has; `writable` are folders and files
     that it may write, `disk_programs` the programs that may read disks. `socket_lists`
-    are for programs that look for sockets.
+    are for programs that look for sockets, `signals` decides whom the command may signal.
     """
 
     def __init__(
@@ -98,6 +96,7 @@ class Guard:
         count: Callable[[], int],
         disk_programs: Sequence[str] = (),
         socket_lists: SocketLists | None = None,
+        signals: Signals | None = None,
     ) -> None:
         self._listener = Listener(listener)
         self.root = root
@@ -108,6 +107,7 @@ class Guard:
         self._writable = tuple(writable)
         self._disk_programs = tuple(disk_programs)
         self._socket_lists = socket_lists
+        self._signals = signals or Signals(root)
         self._count = count
         self._workers = connections.workers
         self._lookups = Workers(None)
@@ -229,7 +229,8 @@ class Guard:
             self._listener.send(call)  # only the command sees those files, so nothing has to change
             return
         elif name in SIGNALS:
-            if self._signal_for(call):
+            if self._signals.carry_out(call):
+                self._listener.send(call)
                 return
         elif name == "flock":
             self._wait_for(call, self._lock(call))
@@ -432,41 +433,3 @@ class Guard:
         if self._listener.is_waiting(call):
             write_memory(call.thread, address, state)
         self._listener.send(call)
-
-    # Processes.
-
-    def _signal_for(self, call: Call) -> bool:
-        """Check a signal; True when it was only a question, and is answered."""
-        target, which = SIGNALS[call.name]
-        number = call.arguments[which] & 0xFFFFFFFF
-        if target is None:
-            # Signal the process that a descriptor means now; it may mean another one soon.
-            with copied_descriptor(process_of_thread(call.thread), call.arguments[0]) as copy:
-                text = Path(f"/proc/self/fdinfo/{copy}").read_text()
-                found = re.search(r"^Pid:\s*(-?\d+)", text, re.MULTILINE)
-                if found is None:
-                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-                pid = int(found[1])
-                if pid > 0 and number != 0 and not comes_from(pid, self.root):
-                    raise RefusedError(errno.EPERM, f"{_signal_name(number)} to process {pid}")
-                signal.pidfd_send_signal(copy, number)
-            self._listener.send(call)
-            return True
-        pid = to_signed(call.arguments[target])
-        if pid == 0:
-            return False
-        if number == 0 and pid > 0:
-            os.kill(pid, 0)
-            self._listener.send(call)
-            return True
-        if pid > 0 and comes_from(pid, self.root):
-            return False
-        if pid < -1 and os.getsid(-pid) == self.root:
-            return False
-        who = f"process {pid}" if pid > 0 else "a group of processes"
-        raise RefusedError(errno.EPERM, f"{_signal_name(number)} to {who}")
-
-
-def _signal_name(number: int) -> str:
-    is_known = number in signal.valid_signals() and number < signal.SIGRTMIN
-    return signal.Signals(number).name if is_known else "a signal"

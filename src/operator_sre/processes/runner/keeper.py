@@ -13,6 +13,7 @@ from operator_sre.processes.confinement.connections import Connections, Reach
 from operator_sre.processes.confinement.filters import Profile
 from operator_sre.processes.confinement.guard import Guard
 from operator_sre.processes.confinement.relays import Relays
+from operator_sre.processes.confinement.signals import Signals
 from operator_sre.processes.confinement.socket_lists import SocketLists
 from operator_sre.processes.confinement.workers import Workers
 from operator_sre.processes.runner.wire import Bounds, Order
@@ -58,6 +59,7 @@ class ConfinedCommand:
                 writable,
                 lambda: usage_of((self.pid, *self._others()), memory=False).tasks,
                 disk_programs=bounds.programs if "disks" in bounds.abilities else (),
+                signals=Signals(cell.pid, bounds.signals),
                 socket_lists=keeper.socket_lists,
             )
             cell.listener = -1  # the guard closes it
