@@ -18,7 +18,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon default-jdk-he
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo extras test quick check lint style test-system test-crash test-faults test-slow \
-	repeat size voice tables gallery dist lock clean
+	repeat size voice tables gallery dist release lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -63,6 +63,7 @@ help:
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs again, of a real incident'
 	@echo 'make dist         build the wheels of all distributions into dist/ (ARGS=FOLDER)'
+	@echo 'make release      dist, with checks, checksums, SBOM and signature (ARGS="--key FILE")'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
@@ -152,6 +153,10 @@ gallery:
 dist:
 	@$(call ready,all)
 	@.venv/bin/python .ci/dist.py $(ARGS)
+
+release:
+	@$(call ready,all)
+	@.venv/bin/python .ci/release.py $(ARGS)
 
 lock:
 	@$(fit)

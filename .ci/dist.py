@@ -33,8 +33,8 @@ class DistError(Exception):
     """The wheels cannot be built; the message is a sentence for a person, with the next step."""
 
 
-def build(target: Path) -> list[Path]:
-    """Build every wheel into the folder, and return them."""
+def build(target: Path, *, key: str = "") -> list[Path]:
+    """Build every wheel into the folder, and return them; `key` is what the next is signed with."""
     tracked = _git("ls-files", "-z").split("\0")[:-1]
     commit = _git("rev-parse", "--verify", "HEAD").strip()
     changed = "+" if _git("status", "--porcelain", "--untracked-files=normal") else ""
@@ -52,6 +52,8 @@ def build(target: Path) -> list[Path]:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(page, place)
         (manual / "commit.txt").write_text(f"{commit}{changed}\n")
+        if key:
+            (manual / "release.pub").write_text(f"{key}\n")
         made = tree / "made"
         for project in PROJECTS:
             _run([str(_UV), "build", "--wheel", "--quiet", "-o", str(made), str(tree / project)])

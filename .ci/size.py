@@ -57,6 +57,15 @@ class Module:
                 if is_private and names[node.name] == 1:
                     yield node
 
+    def called(self) -> set[str]:
+        """The names that are called; a helper that is not is passed on, as a view or a callback."""
+        calls = (node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        return {
+            name.id if isinstance(name, ast.Name) else name.attr
+            for name in calls
+            if isinstance(name, ast.Name | ast.Attribute)
+        }
+
     def local_imports(self) -> int:
         """Imports inside of functions."""
         nodes = (node for function in self.functions() for node in ast.walk(function))
@@ -87,6 +96,12 @@ def read_sizes(modules: list[Module]) -> dict[str, str]:
     """The figures, by what they count."""
     functions = sum(1 for module in modules for _ in module.functions())
     helpers = sum(1 for module in modules for _ in module.helpers())
+    called = sum(
+        node.name in names
+        for module in modules
+        for names in [module.called()]
+        for node in module.helpers()
+    )
     local = sum(module.local_imports() for module in modules)
     gerunds = sum(Path(module.path).stem.endswith("ing") for module in modules)
     sizes = {
@@ -95,6 +110,7 @@ def read_sizes(modules: list[Module]) -> dict[str, str]:
         "modules named after an activity (-ing)": f"{gerunds:,}",
         "functions": f"{functions:,}",
         "helpers used once": f"{helpers:,} ({100 * helpers / functions:.1f} %)",
+        "of these called in place; the others are passed on": f"{called:,}",
         "imports inside of functions": f"{local:,}",
     }
     for noun in _NOUNS:

@@ -76,7 +76,14 @@ def test_every_toml_example_parses_and_operator_toml_loads(
     place: str, example: str, tmp_path: Path
 ) -> None:
     table = tomllib.loads(example)
-    names = {"models", "notify", "subjects", "triggers", *(each.name for each in SETTINGS)}
+    names = {
+        "models",
+        "notify",
+        "service",
+        "subjects",
+        "triggers",
+        *(each.name for each in SETTINGS),
+    }
     if set(table) <= names:
         folder = tmp_path / place.replace("/", "-")
         folder.mkdir()

@@ -104,6 +104,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "heartbeat_s": ("10", 10.0),
     "history_days": ("30", 30.0),
     "history_looks": ("500", 500.0),
+    "ledger_days": ("400", 400.0),
     "log_format": ("json", "json"),
     "log_level": ("error", "error"),
     "anthropic_api_key": ("sk-1", "sk-1"),

@@ -72,6 +72,24 @@ def test_the_strictest_of_tool_and_risk_wins() -> None:
     assert (denied.word_on("wake"), denied.word_on("route")) == (Decision.DENY, None)
 
 
+def test_a_verdict_names_what_a_tool_touches_and_whether_it_is_reversible() -> None:
+    policy = _policy(paths={"write": ["/srv/*"]})
+    write = judge(Action("write_file", {"path": "/srv/a"}, target="db1"), policy)
+    assert (write.reads, write.writes, write.reversible) == ((), ("db1", "/srv/a"), True)
+    read = judge(Action("read_file", {"path": "/srv/a"}, target="db1"), policy)
+    assert (read.reads, read.writes, read.reversible) == (("/srv/a",), (), True)
+    wake = judge(Action("wake", {}, target="db1"), policy)
+    assert (wake.reads, wake.writes, wake.reversible) == ((), ("db1",), False)
+    assert judge(Action("unheard_of", {}), policy).reversible is None
+
+
+def test_a_tool_that_only_reads_and_runs_by_itself_is_of_low_risk() -> None:
+    dump = ToolSpec("dump", "It dumps.", (), Risk.MEDIUM, changes=False)
+    policy = replace(_policy(approval={"medium": "auto"}), tools=(dump,))
+    verdict = judge(Action("dump", {}), policy)
+    assert (verdict.level, verdict.risk) == (Level.SAFE, Risk.LOW)
+
+
 def test_a_word_on_a_tool_counts_in_a_lab_too() -> None:
     lab = replace(_policy(), profile=Profile.LAB, boundary_tools=frozenset({"wake"}))
     lab = replace(lab, boundary_targets=frozenset({""}))

@@ -51,6 +51,12 @@ def test_a_private_function_that_is_named_once_is_a_helper_decorated_or_not() ->
     assert helpers == ["_once", "_decorated", "_record"]
 
 
+def test_a_helper_that_is_passed_on_is_not_called_in_place() -> None:
+    module = _module("VIEW = dict(view=_table)\ndef _table(): ...\n")
+    assert [node.name for node in module.helpers()] == ["_table"]
+    assert module.called() == {"dict"}
+
+
 def test_imports_inside_of_functions_are_counted() -> None:
     assert _module(_TEXT).local_imports() == 1
 
@@ -60,5 +66,6 @@ def test_sizes_are_sums_over_all_modules() -> None:
     assert sizes["modules"] == "2"
     assert sizes["functions"] == "10"
     assert sizes["helpers used once"] == "3 (30.0 %)"
+    assert sizes["of these called in place; the others are passed on"] == "3"
     assert sizes["files that define something of 'silence'"] == "2"
     assert sizes["files that define something of 'token'"] == "0"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,9 @@ class Receiver:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._engine = app.engine()
+        engine = app.engine()
+        # What follows the dash tells the monitors of one process apart.
+        self._engine = replace(engine, worker=f"{engine.worker}-alerts")
         self._triggers = {trigger.name: trigger for trigger in app.config.triggers}
         self._refused: dict[str, _Refused] = {}
         self._signed: OrderedDict[str, float] = OrderedDict()

@@ -18,7 +18,7 @@ from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW
 from operator_protocols.ports import Condition
 from operator_sre.app.silences import silences_now
 from operator_sre.app.story import lines_of
-from operator_sre.app.wiring import App
+from operator_sre.app.wiring import OWN, App
 
 __all__ = [
     "HealthView",
@@ -134,7 +134,8 @@ def show_health(app: App) -> HealthView:
     now = app.clock.now()
     watchers = tuple(watcher for watcher in app.store.watchers.find() if _speaks(watcher, now))
     tickets = app.store.tickets.find(states=LIVE)
-    names = dict.fromkeys([*app.subjects(), *(ticket.subject for ticket in tickets)])
+    own = [OWN for who in watchers for watch in who.watches if app.is_own(watch.subject)]
+    names = dict.fromkeys([*app.subjects(), *own, *(ticket.subject for ticket in tickets)])
     found = [health_of(app, name) for name in names]
     found.sort(key=lambda health: (health.fine, -health.health.rank, health.subject))
     return HealthView(
@@ -161,7 +162,8 @@ def health_of(app: App, subject: str) -> SubjectHealth:
     interval_s = interval_s or app.config.interval_of(subject)
     late_s = 2 * interval_s + 3 * app.config.number("timeout_s") + SPOKE_S_MAX
     problem, parts = "", []
-    if subject not in app.subjects():
+    own = app.is_own(subject)
+    if subject not in app.subjects() and not own:
         problem = "no longer configured, but has open tickets"
     else:
         try:
@@ -171,7 +173,8 @@ def health_of(app: App, subject: str) -> SubjectHealth:
     if problem:
         pass
     elif not watched:
-        problem = f"not monitored. Start: operator monitor run --subject {subject}"
+        start = "service run" if own else f"monitor run --subject {subject}"
+        problem = f"not monitored. Start: operator {start}"
     elif last is None:
         problem = "not checked yet"
     elif (age_s := (now - last).total_seconds()) > late_s:

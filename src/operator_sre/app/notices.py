@@ -19,7 +19,15 @@ from operator_sre.notify.notice import Message
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["ChannelStatus", "Tried", "notify_status", "run_notices", "send_notices", "send_test"]
+__all__ = [
+    "ChannelStatus",
+    "Tried",
+    "configured_channels",
+    "notify_status",
+    "run_notices",
+    "send_notices",
+    "send_test",
+]
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +61,11 @@ class Tried:
 
 def notify_status(app: App) -> Sequence[ChannelStatus]:
     """Every channel that is configured, or that ever was sent to."""
-    names = [channel.name for channel in _channels(app)] if app.config.notices.urls_file else []
+    names = (
+        [channel.name for channel in configured_channels(app)]
+        if app.config.notices.urls_file
+        else []
+    )
     known = {known.name.removeprefix(PREFIX): known for known in app.store.cursors.find(PREFIX)}
     newest = app.store.entries.newest(limit=1)
     head = newest[0].seq if newest else 0
@@ -93,7 +105,7 @@ async def send_notices(app: App) -> None:
 
 async def run_notices(app: App) -> None:
     """Notify until cancelled. UsageError if notifications are not configured."""
-    channels = _channels(app)
+    channels = configured_channels(app)
     _must_be_installed()
     redactor = open_redactor(app.config)
     settings, store = app.config.notices, app.store
@@ -125,7 +137,7 @@ async def run_notices(app: App) -> None:
 
 async def send_test(app: App) -> Sequence[Tried]:
     """One test message to every channel, each tried once."""
-    channels = _channels(app)
+    channels = configured_channels(app)
     _must_be_installed()
     message = Message(
         "Operator: test notification",
@@ -135,7 +147,8 @@ async def send_test(app: App) -> Sequence[Tried]:
     return [Tried(channel.name, why) for channel, why in zip(channels, problems, strict=True)]
 
 
-def _channels(app: App) -> list[AppriseChannel]:
+def configured_channels(app: App) -> list[AppriseChannel]:
+    """The channels of [notify]; UsageError when there are none."""
     file = app.config.notices.urls_file
     if not file:
         raise UsageError(

@@ -14,7 +14,9 @@ from operator_sre.app.commands import follow_abandoned
 from operator_sre.app.confirmations import follow_confirmations
 from operator_sre.app.listeners import introduce_worker, stay_known
 from operator_sre.app.notices import send_notices
+from operator_sre.app.own_subject import watch_own
 from operator_sre.app.policy import follow_policy, record_overrides
+from operator_sre.app.retention import retain_entries
 from operator_sre.app.telemetry import Watches, send_heartbeats, send_spans, serve_metrics
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import follow_workflows
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from operator_protocols.ports import Engine
     from operator_sre.monitor import WatchStats
 
-__all__ = ["agent", "attend", "attend_beside", "monitor", "run_worker", "up"]
+__all__ = ["agent", "attend", "attend_beside", "monitor", "run_worker", "up", "watch_all"]
 
 # How often it is asked whether there are other subjects than before.
 RELOAD_S = 2.0
@@ -88,6 +90,14 @@ async def monitor(
         finally:
             sweeping.cancel()
             await asyncio.gather(sweeping, return_exceptions=True)
+
+
+async def watch_all(app: App) -> None:
+    """Watch every subject and Operator itself, and purge by `ledger_days`, until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(monitor(app, [], every=True))
+        group.create_task(watch_own(app))
+        group.create_task(retain_entries(app))
 
 
 async def _watch_every(app: App, stats: WatchStats) -> None:

@@ -140,6 +140,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "history_looks", "20000", _number(100, 10_000_000), "maximum observations kept per subject"
     ),
+    Setting(
+        "ledger_days",
+        "0",
+        _number(0, 36500),
+        "days after which the service purges old ledger entries; 0: never",
+    ),
     Setting("log_format", "text", _one_of("text", "json"), "format of log lines"),
     Setting(
         "log_level",

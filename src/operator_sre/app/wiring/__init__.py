@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operator_sre.app.wiring.home import App, kept_head, look_at_app, maintenance_of, open_app
+from operator_sre.app.wiring.home import OWN, App, kept_head, look_at_app, maintenance_of, open_app
 
 if TYPE_CHECKING:
     # Types of the store's maintenance; other callers do not load them.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from operator_sre.store.schema import Migrated
 
 __all__ = [
+    "OWN",
     "App",
     "Backup",
     "CheckReport",

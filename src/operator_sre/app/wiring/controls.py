@@ -72,7 +72,7 @@ class _Machine:
 def build_controls(app: App, name: str) -> Controls:
     """The controls of a subject that is configured or has a rig, or of MACHINE."""
     is_configured = any(subject.name == name for subject in app.config.subjects)
-    if name == MACHINE or app.is_alerted(name) or is_configured:
+    if name == MACHINE or app.is_alerted(name) or app.is_own(name) or is_configured:
         if app.config.values["profile"] == Profile.LAB:
             raise ConfigError(
                 f"The profile 'lab' is for rigs only, and {name!r} is not one.",

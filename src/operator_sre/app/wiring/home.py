@@ -54,8 +54,18 @@ if TYPE_CHECKING:
     from operator_sre.monitor import WatchStats
     from operator_sre.store.maintenance import Maintenance
 
-__all__ = ["App", "choose_subjects", "kept_head", "look_at_app", "maintenance_of", "open_app"]
+__all__ = [
+    "OWN",
+    "App",
+    "choose_subjects",
+    "kept_head",
+    "look_at_app",
+    "maintenance_of",
+    "open_app",
+]
 
+# The subject that is Operator itself.
+OWN = "operator"
 START = "Start one with: operator lab up ratelimiter"
 
 
@@ -192,6 +202,10 @@ class App:
                 return configured.targets if read is None else read(configured.options)
         if subject == MACHINE or self.is_alerted(subject):
             return ()
+        if self.is_own(subject):
+            from operator_sre.app.own_subject import own_targets
+
+            return own_targets()
         return load_lab().open_rig(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
@@ -227,7 +241,7 @@ class App:
 
     def why_gone(self, subject: str) -> str:
         """Why there is no such subject any more; empty when it is there."""
-        if subject in self.subjects() or self.is_alerted(subject):
+        if subject in self.subjects() or self.is_alerted(subject) or self.is_own(subject):
             return ""
         return f"{subject!r} was removed, so nothing can be proven."
 
@@ -241,8 +255,16 @@ class App:
             trigger.name == subject and not trigger.subject for trigger in self.config.triggers
         )
 
+    def is_own(self, subject: str) -> bool:
+        """True for Operator itself, unless a system of that name is configured."""
+        return subject == OWN and all(known.name != OWN for known in self.config.subjects)
+
     def plugin_of(self, name: str) -> Plugin:
         """What knows a subject that is configured or has a rig, or that only a trigger sees."""
+        if self.is_own(name):
+            from operator_sre.app.own_subject import own_plugin
+
+            return own_plugin(self)
         if self.is_alerted(name):
             from operator_sre.app.alerts import alerted_plugin
 

@@ -279,7 +279,7 @@ def _starts(config: Config) -> dict[str, Start]:
 
     async def monitor(home: App, ready: Callable[[str], None]) -> None:
         ready("")
-        await service.monitor(home, [], every=True)
+        await service.watch_all(home)
 
     async def agent(home: App, ready: Callable[[str], None]) -> None:
         ready("")

@@ -1,0 +1,201 @@
+"""Operator watches itself: each part has a way to break, and a full home still reaches people."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import namedtuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.watcher import Watch, Watcher
+from operator_protocols.errors import StoreError
+from operator_sre.app import own_subject
+from operator_sre.app.health import show_health
+from operator_sre.app.own_subject import (
+    OwnSubject,
+    StoreAlarm,
+    own_plugin,
+    own_targets,
+    probe_store,
+    watch_own,
+)
+from operator_sre.app.wiring import OWN, App
+from operator_sre.notify.notice import Message
+from tests.app.home import opened
+from tests.e2e.waiting import eventually
+from tests.every import every
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+Usage = namedtuple("Usage", "total used free")
+
+
+@dataclass
+class Clock:
+    """A clock that the test moves; its two hands may move differently."""
+
+    wall: datetime = NOW
+    steady_s: float = 0.0
+
+    def now(self) -> datetime:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.steady_s
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+        self.steady_s += seconds
+        self.wall += timedelta(seconds=seconds)
+
+
+@dataclass
+class Inbox:
+    """A channel that keeps what it is sent."""
+
+    name: str = "inbox"
+    messages: list[Message] = field(default_factory=list)
+
+    async def send(self, message: Message) -> str:
+        self.messages.append(message)
+        return ""
+
+
+def _broken(findings: list[Finding]) -> dict[str, str]:
+    return {each.invariant: each.detail for each in findings if each.health is Health.BROKEN}
+
+
+def _findings(subject: OwnSubject, observation: Observation) -> list[Finding]:
+    return [each for rule in subject.invariants for each in rule.check(observation)]
+
+
+def _judge(app: App, target: str, readings: Mapping[str, object]) -> dict[str, str]:
+    subject = OwnSubject(app)
+    parts = {part.name: Seen(part.name, {"free_bytes": 1 << 40}) for part in own_targets()}
+    parts[target] = Seen(target, readings)  # type: ignore[arg-type]
+    return _broken(_findings(subject, Observation(OWN, NOW, tuple(parts.values()))))
+
+
+def test_a_healthy_home_has_no_finding_and_every_part_is_observed(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        subject = own_plugin(app).subject(app.settings_of(OWN, lambda: ()))
+        assert isinstance(subject, OwnSubject)
+        observation = asyncio.run(subject.observe())
+        assert {seen.target for seen in observation.seen} == {part.name for part in own_targets()}
+        findings = _findings(subject, observation)
+    assert {each.health for each in findings} == {Health.HEALTHY}
+    assert len(findings) == 8
+
+
+@every(
+    ("target", "readings", "invariant", "words"),
+    [
+        ("home", {"free_bytes": 1 << 30}, "space", "1 GB free"),
+        ("home", {"free_bytes": 1 << 20}, "space_left", "1 MB free"),
+        ("store", {"write_problem": "disk full"}, "store_writable", "disk full"),
+        ("store", {"write_s": 3.0}, "store_writable", "3.0 s"),
+        ("clock", {"jump_s": -7.0}, "clock_steady", "-7.0 s"),
+        ("monitors", {"missed": 2, "failed": 1}, "checks_on_time", "2 checks skipped and 1 failed"),
+        ("agents", {"stuck": "ticket 7"}, "runs_move", "ticket 7"),
+        ("models", {"fallbacks": 3, "problem": "timeout"}, "models_answer", "timeout"),
+        ("messages", {"problem": "mail: rejected"}, "messages_arrive", "mail: rejected"),
+    ],
+)
+def test_each_part_can_break(
+    tmp_path: Path, target: str, readings: Mapping[str, object], invariant: str, words: str
+) -> None:
+    with opened(tmp_path) as app:
+        assert words in _judge(app, target, readings)[invariant]
+
+
+def test_a_clock_that_jumps_is_noticed_and_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    with opened(tmp_path) as app:
+        subject = OwnSubject(replace(app, clock=clock))
+
+        def broken() -> bool:
+            found = asyncio.run(subject.observe())
+            return "clock_steady" in _broken(_findings(subject, found))
+
+        assert not broken()
+        clock.steady_s, clock.wall = 30.0, NOW + timedelta(seconds=30)
+        assert not broken()
+        clock.steady_s, clock.wall = 60.0, NOW + timedelta(seconds=20)
+        assert broken()
+        clock.steady_s, clock.wall = 60.0 + 700, NOW + timedelta(seconds=20 + 700)
+        assert not broken()
+
+
+def test_checks_that_were_missed_count_within_the_window_only(tmp_path: Path) -> None:
+    clock = Clock()
+    with opened(tmp_path) as app:
+        subject = OwnSubject(replace(app, clock=clock))
+
+        def missed(total: int) -> float:
+            watches = (Watch("shop", 30, missed=total),)
+            asyncio.run(app.store.watchers.beat(Watcher("m:1", NOW, NOW, watches)))
+            found = asyncio.run(subject.observe()).of("monitors").readings["missed"]
+            assert isinstance(found, int)
+            return found
+
+        assert missed(5) == 0, "what was missed before is not counted"
+        clock.steady_s = 60.0
+        assert missed(9) == 4
+        clock.steady_s = 1000.0
+        assert missed(9) == 0
+
+
+def test_people_hear_of_a_store_that_cannot_be_written_without_it(tmp_path: Path) -> None:
+    inbox, now_s = Inbox(), [0.0]
+    alarm = StoreAlarm([inbox], tmp_path, lambda: now_s[0])
+
+    async def take(*problems: str) -> list[str]:
+        inbox.messages.clear()
+        for problem in problems:
+            await alarm.take(problem)
+        return [message.title for message in inbox.messages]
+
+    told = ["[critical] Operator cannot write its store"]
+    assert asyncio.run(take("", "full")) == [], "one failure may be a moment"
+    assert asyncio.run(take("full", "full", "full")) == told
+    now_s[0] = 3601.0
+    assert asyncio.run(take("full", "full")) == told
+    assert asyncio.run(take("", "")) == ["Operator can write its store again"]
+    assert asyncio.run(take("full")) == []
+
+
+def test_a_full_home_opens_a_ticket_or_else_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = Inbox()
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(1 << 40, 0, 1 << 20))
+    monkeypatch.setattr(own_subject, "configured_channels", lambda app: [inbox])
+    with opened(tmp_path, "interval_s = 0.2\n") as app:
+
+        async def until_told() -> None:
+            watching = asyncio.create_task(watch_own(app))
+            filed = lambda: app.store.tickets.find(subject=OWN)  # noqa: E731
+            await asyncio.to_thread(eventually, filed, "a ticket about the home")
+            assert OWN in [each.subject for each in show_health(app).subjects]
+
+            async def full(*words: object, **more: object) -> None:
+                raise StoreError("database or disk is full")
+
+            monkeypatch.setattr(type(app.store.cursors), "claim", full)
+            await asyncio.to_thread(eventually, lambda: inbox.messages, "a message without it")
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+        asyncio.run(until_told())
+        (ticket,) = app.store.tickets.find(subject=OWN)
+        assert ticket.state is TicketState.OPEN
+        assert "1 MB free" in ticket.summary
+        assert "database or disk is full" in inbox.messages[0].body
+        assert asyncio.run(probe_store(app))["write_problem"] == "database or disk is full"
