@@ -197,7 +197,7 @@ class Executor:
         cwd: str | Path | None = None,
         subject: str = "",
         target: str = "",
-        timeout_s: float = 120.0,
+        timeout_s: float | None = None,
         reason: str = "",
         on_approval: Callable[[Approval], None] = lambda approval: None,
         on_output: Callable[[int, bytes], bool | None] | None = None,
@@ -210,6 +210,7 @@ class Executor:
         raises is raised after the command has ended. Ctrl-C withdraws the request or stops the
         command.
         """
+        timeout_s = timeout_s or self._app.config.number("command_s")
         if not TIMEOUT_S_MIN <= timeout_s <= TIMEOUT_S_MAX:
             raise UsageError(
                 f"timeout_s is {timeout_s:g}, but must be between {TIMEOUT_S_MIN:g} and"

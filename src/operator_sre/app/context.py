@@ -38,9 +38,13 @@ OBSERVED = "observation"
 _NOT_STATE = ("error", "problem", "detail", "reason", "_key")
 LINES_MAX = 50
 LINE_CHARS_MAX = 400
-TAIL_BYTES_MAX = 16_384
-# More lines than are sent, so that a secret of several lines is recognized.
-LINES_READ_MAX = 80
+TAIL_BYTES_MAX = 256 * 1024
+# About 6,000 tokens; a prompt may hold less.
+LOG_CHARS_MAX = 24_000
+# Lines before the first that is shown, so that a secret of several lines is recognized.
+LINES_BEFORE = 30
+# What is shown of a log that says nothing in the window.
+SILENT_LINES = 5
 COMMENTS_MAX, COMMENTS_READ_MAX = 5, 50
 COMMENT_CHARS_MAX = 1000
 
@@ -66,7 +70,7 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         since = min((violation.since for violation in ticket.violations), default=ticket.opened_at)
         return Context(
             trends_of(looks, names),
-            log_tails(known, names, redact[0]),
+            log_tails(known, names, redact[0], since - timedelta(seconds=WINDOW_S)),
             changes_of(
                 looks,
                 [*names, *sorted(everyone.difference(names))],
@@ -187,13 +191,20 @@ def _compare_readings(
 
 
 def log_tails(
-    targets: Iterable[Target], names: Sequence[str], redact: Callable[[str], str]
+    targets: Iterable[Target],
+    names: Sequence[str],
+    redact: Callable[[str], str],
+    since: datetime | None = None,
 ) -> tuple[LogTail, ...]:
-    """The ends of the logs of these targets that lie on this machine, in the order of the names."""
+    """The logs of these targets on this machine, in the order of the names.
+
+    Of each, what is newer than `since`, and at most `LOG_CHARS_MAX` of the newest.
+    """
     logs = {target.name: target.log for target in targets if target.log and not target.runs_at}
     found: list[LogTail] = []
     for name in names:
-        lines = _read_tail(logs[name], redact) if name in logs and len(found) < LOGS_MAX else ()
+        is_shown = name in logs and len(found) < LOGS_MAX
+        lines = _read_tail(logs[name], redact, since) if is_shown else ()
         if lines:
             found.append(LogTail(name, lines))
     return tuple(found)
@@ -220,7 +231,7 @@ def _sample_looks(
     return found if found and found[-1].at == newest[0].at else [*found, newest[0]]
 
 
-def _read_tail(path: str, redact: Callable[[str], str]) -> tuple[str, ...]:
+def _read_tail(path: str, redact: Callable[[str], str], since: datetime | None) -> tuple[str, ...]:
     """The last lines of a file that can be read; a pipe or a device is left alone."""
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -240,6 +251,33 @@ def _read_tail(path: str, redact: Callable[[str], str]) -> tuple[str, ...]:
     lines = data.decode(errors="replace").splitlines()
     # Where only the end was read, its first line need not be whole.
     whole = lines[1:] if begin and len(lines) > 1 else lines
+    first = _first_recent(whole, since)
     # Redacted before anything is left out: a secret may take several lines, or more than one has.
-    shown = redact("\n".join(whole[-LINES_READ_MAX:])).splitlines()[-LINES_MAX:]
-    return tuple(line[:LINE_CHARS_MAX] for line in shown)
+    shown = redact("\n".join(whole[max(0, first - LINES_BEFORE) :])).splitlines()
+    count = len(whole) - first
+    return tuple(line[:LINE_CHARS_MAX] for line in (shown[-count:] if count else ()))
+
+
+def _first_recent(lines: Sequence[str], since: datetime | None) -> int:
+    """Where the lines begin that belong to the window.
+
+    A line without a time belongs to the line before it. Of a log without any times the last lines
+    count, and of a log that is silent in the window its last few.
+    """
+    from operator_sre.app.models import read_time
+
+    chars, is_timed, first = 0, False, len(lines)
+    for place in range(len(lines) - 1, -1, -1):
+        chars += min(len(lines[place]), LINE_CHARS_MAX) + 1
+        if chars > LOG_CHARS_MAX or (not is_timed and len(lines) - place > LINES_MAX):
+            break
+        at = read_time(lines[place][:LINE_CHARS_MAX], since)
+        if at is not None:
+            is_timed = True
+            if since is not None and at < since:
+                break
+            first = place
+        elif not is_timed:
+            first = place
+    is_silent = since is not None and is_timed and first == len(lines)
+    return max(0, len(lines) - SILENT_LINES) if is_silent else first

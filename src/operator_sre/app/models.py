@@ -56,6 +56,7 @@ __all__ = [
     "model_id",
     "objection_to",
     "over_budget",
+    "read_time",
     "script_of",
     "small_question",
     "summaries_of",
@@ -421,3 +422,10 @@ def small_question(at: datetime) -> Ask:
         notes=_NOTES,
     )
     return Ask(briefing, (), Budget(turns_max=1, commands_max=0, attempts_max=1))
+
+
+def read_time(line: str, since: datetime | None) -> datetime | None:
+    """The time that a line of a log states, as the reasoner reads it; None if it states none."""
+    from operator_sre.models.reasoner import logs
+
+    return logs.read_time(line, since)

@@ -105,6 +105,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("interval_s", "30", _number(0.2, 3600), "seconds between two checks of a subject"),
     Setting("timeout_s", "5", _number(0.1, 60), "timeout in seconds for observing one target"),
     Setting("stable_s", "0", _number(0, 3600), "seconds a repair must hold; 0: two intervals"),
+    Setting("command_s", "300", _number(0.1, 600), "default timeout in seconds of a command"),
     Setting("deadline_s", "120", _number(1, 3600), "timeout in seconds for a proof"),
     Setting("approval_s", "300", _number(1, 86400), "seconds until an approval request expires"),
     Setting(

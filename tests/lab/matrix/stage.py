@@ -13,6 +13,7 @@ from operator_lab.rig import Rig
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.target import dependencies_of
+from operator_protocols.errors import MissingProgramError
 from operator_protocols.ports import Ability, Fault, Plugin, Scene, Subject, SubjectSettings
 from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
@@ -159,6 +160,12 @@ class Stages:
             plugin = find_plugin(subject)
             assert plugin.rig is not None
             spec = plugin.rig()
+            if not all(Path(each.file).exists() for each in spec.artifacts):
+                raise MissingProgramError(
+                    "its pinned files",
+                    needed_for=f"The rig of {subject!r}",
+                    next_step="Fetch them.",
+                )
             self._count += 1
             folder = self._folder / f"{subject}-{self._count}"
             folder.mkdir()

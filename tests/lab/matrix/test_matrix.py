@@ -8,7 +8,7 @@ import time
 import pytest
 
 from operator_lab.faults import broken, heal, inject, is_over, unavailable
-from operator_protocols.errors import MissingExtraError
+from operator_protocols.errors import MissingExtraError, MissingProgramError
 from tests.lab.matrix.stage import Case, Stage, Stages, cases
 
 CASES = cases()
@@ -29,7 +29,7 @@ def _parameters(wanted: tuple[str, ...] | None = None) -> list[object]:
 async def _stage(stages: Stages, case: Case) -> Stage:
     try:
         return await stages.of(case.subject)
-    except MissingExtraError as problem:
+    except (MissingExtraError, MissingProgramError) as problem:
         pytest.skip(str(problem))
 
 

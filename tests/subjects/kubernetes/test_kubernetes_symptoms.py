@@ -18,6 +18,7 @@ from tests.subjects.kubernetes.live_objects import (
     named,
     pod_spec,
     running,
+    waiting,
     workload,
 )
 
@@ -112,3 +113,16 @@ def test_a_claim_that_was_refused_gets_no_time(refused: bool) -> None:
     about = event("PersistentVolumeClaim", "data", reason, 'storageclass "fast" not found')
     _, symptoms = find(("persistentvolumeclaim", claim), ("event", about))
     assert [each.invariant for each in symptoms] == (["volumes_bound"] if refused else [])
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_an_object_that_the_kubelet_does_not_have_yet_is_no_failed_mount(early: bool) -> None:
+    why = "failed to sync configmap cache: timed out" if early else "path /data does not exist"
+    message = f'MountVolume.SetUp failed for volume "data" : {why}'
+    status = waiting("page", "RunContainerError", 'exec: "/serve": no such file or directory')
+    objects = list(workload("page", pod=status))
+    pod = next(item["metadata"]["name"] for kind, item in objects if kind == "pod")
+    store, symptoms = find(*objects, ("event", event("Pod", pod, "FailedMount", message)))
+    explained = explain(store, symptoms, datetime.now(UTC), {})
+    causes = {each.cause for each in explained.values()}
+    assert causes == ({"wrong_command"} if early else {"mount_failed"})

@@ -11,6 +11,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from operator_lab import faults
+from operator_lab.artifacts import fetch_artifacts
 from operator_lab.builders import build_for, unbuildable
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
@@ -53,7 +54,7 @@ __all__ = [
 
 
 def _say_nothing(_: str) -> None:
-    """Drop the progress of a build."""
+    """Drop the progress of a build or a download."""
 
 
 async def raise_rig(
@@ -66,7 +67,7 @@ async def raise_rig(
 ) -> AnyRig:
     """Bring one up. Without a `make` it is of processes where they can be had, else containers.
 
-    `tell` gets what is built before, and how far it is.
+    `tell` gets what is fetched or built before, and how far it is.
     """
     plugin = find_plugin(subject)
     chosen = _choose_make(plugin, make)
@@ -74,13 +75,14 @@ async def raise_rig(
         spec = plugin.rig()
         if spec.note:
             tell(spec.note)
+        await asyncio.to_thread(fetch_artifacts, spec.artifacts, tell)
         stop = threading.Event()
         try:
             await asyncio.to_thread(build_for, spec, tell, stop)
         finally:
             stop.set()
         tell("starting the rig")
-        return await Rig.up(spec, directory, owned=owned)
+        return await Rig.up(replace(spec, artifacts=()), directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
         return await raise_stack(plugin.stack(), directory, owned=owned)
     if chosen is None:
@@ -113,7 +115,7 @@ def check_rig(plugin: Plugin) -> None:
     """OperatorError where this machine cannot run the rig, before anything is started."""
     match _choose_make(plugin, None):
         case Make.PROCESSES if plugin.rig is not None:
-            plugin.rig()
+            fetch_artifacts(plugin.rig().artifacts, _say_nothing)
         case Make.COMPOSE if plugin.stack is not None:
             plugin.stack()
             at_once(find_compose())
@@ -230,7 +232,7 @@ async def rig_up(
 ) -> RigView:
     """Bring the rig of a subject to life under this home; it runs until it is taken down.
 
-    `tell` gets what is built before, and how far it is.
+    `tell` gets what is fetched or built before, and how far it is.
     """
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())

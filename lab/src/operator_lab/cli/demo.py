@@ -258,7 +258,8 @@ def demo(
     context: typer.Context,
     subject: Annotated[str, typer.Argument(help="The system to break.")] = "ratelimiter",
     fault: Annotated[
-        str | None, typer.Option(help="The fault to inject; see: operator lab faults.")
+        str | None,
+        typer.Option("--fault", "--chaos", help="The fault to inject; see: operator lab faults."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed for choosing the target, to repeat a run.")

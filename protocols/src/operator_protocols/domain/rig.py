@@ -8,7 +8,20 @@ from enum import StrEnum
 
 from operator_protocols.domain.target import Access
 
-__all__ = ["LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
+__all__ = ["Artifact", "LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a rig needs: its path in a Maven repository, its digest, and where it is kept.
+
+    The lab fetches it where `file` is missing or has another digest.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,8 @@ class RigSpec:
     a copy may run on shorter intervals than the original; blanks in texts are filled. `builds`
     names what the lab builds from source before the first start: the blank `{built}` is the folder
     with the programs. The blank `{group}` is the name of the control groups of the rig. `note` is a
-    sentence about what this machine cannot have of it.
+    sentence about what this machine cannot have of it. `artifacts` are fetched before the first
+    process starts.
     """
 
     subject: str
@@ -88,3 +102,4 @@ class RigSpec:
     options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     builds: str = ""
     note: str = ""
+    artifacts: tuple[Artifact, ...] = ()

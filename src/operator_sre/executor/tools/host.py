@@ -13,6 +13,7 @@ from pathlib import Path
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -98,6 +99,7 @@ PID_MAX = 2**22
 POLL_S, TERM_S, SETTLE_S = 0.1, 5.0, 0.5
 LOOK_S = 10.0
 KEEPERS = b"operator_sre.processes."
+SYSTEMD = Path("/run/systemd/system")
 ACTIVE, ENDED = "active", ("inactive", "failed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,199}")
 _SERVICE = Parameter("service", "the name of the service, without a path", minimum=1, maximum=200)
@@ -164,6 +166,11 @@ class ServiceTool:
             return _refusal(f"{service[:60]!r} is not the name of a service.")
         if not self.manages(service):
             return _refusal(f"The policy does not allow changes to {service!r}: see 'services'.")
+        if not self.is_supported:
+            why = "unsupported: this machine does not run systemd. Restart the process another way."
+            data: dict[str, Value] = {"unsupported": "systemd"}
+            kind = FailureCategory.NOT_FOUND
+            return Result(Outcome.REFUSED, stderr=why, category=kind, data=data)
         before = await self._state(unit, job, "before")
         done = await self._run(self.verb, unit, job)
         if done.outcome is not Outcome.RAN:
@@ -183,6 +190,11 @@ class ServiceTool:
         undo = Action(self.spec.undo, {"service": unit}) if self.spec.undo and changed else None
         sentence = f"{unit} is {after}, and was {before or 'unknown'}."
         return replace(done, stdout=sentence, data=data, undo=undo)
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether systemd runs here; a path of systemctl names another one."""
+        return "/" in self.systemctl or SYSTEMD.is_dir()
 
     async def _state(self, unit: str, job: Job, when: str) -> str:
         """What systemctl calls it; "" where it cannot say."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["WaitOption", "document", "exec_", "execute", "foresee", "patience"]
 
 SECONDS_MAX = 600
+TIMEOUT_HELP = "Timeout in seconds. Default: the setting command_s."
+TimeoutOption = Annotated[float | None, typer.Option(min=0.1, max=SECONDS_MAX, help=TIMEOUT_HELP)]
 NOBODY_READS_S = 0.5
 
 
@@ -60,9 +62,7 @@ def exec_(
     cwd: Annotated[
         str, typer.Option(help="The working directory; the current one by default.")
     ] = "",
-    timeout_s: Annotated[
-        float, typer.Option(min=0.1, max=SECONDS_MAX, help="Timeout in seconds.")
-    ] = 120.0,
+    timeout_s: TimeoutOption = None,
     reason: ReasonOption = "",
     venv: Annotated[str, typer.Option(help="Run inside this virtual environment.")] = "",
     passes: Annotated[
@@ -99,7 +99,7 @@ def exec_(
         cwd=str(place),
         subject=subject,
         target=target,
-        timeout_s=timeout_s,
+        timeout_s=timeout_s or config.number("command_s"),
         reason=reason,
         venv=str((place / venv).absolute()) if venv else "",
         passes=_check_variables(passes or []),

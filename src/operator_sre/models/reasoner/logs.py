@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from operator_sre.models.reasoner.symptoms import REASONS, SYMPTOMS, WEAK_REASONS, meaning
 
-__all__ = ["LINES_READ", "read_log"]
+__all__ = ["LINES_READ", "read_log", "read_time"]
 
 LINES_READ = 200
 # A failure begins a little before the first check that finds it.
@@ -100,7 +100,7 @@ def _read_lines(text: str, since: datetime | None) -> tuple[list[_Line], bool]:
     kept = [(place, row) for place, row in enumerate(rows) if not _FRAME.match(row)]
     kept = kept or list(enumerate(rows))
     lines = [
-        _Line(row[:LINE_CHARS_MAX], _read_time(row[:HEAD_CHARS], since), place)
+        _Line(row[:LINE_CHARS_MAX], read_time(row[:HEAD_CHARS], since), place)
         for place, row in kept
         if not _TRACES.search(row[:LINE_CHARS_MAX])
     ][-LINES_READ:]
@@ -162,7 +162,7 @@ def _shorten(text: str) -> str:
     return _STACK.sub("", text).strip()
 
 
-def _read_time(head: str, since: datetime | None) -> datetime | None:
+def read_time(head: str, since: datetime | None) -> datetime | None:
     """The time of a line; one without a zone is of this machine's zone."""
     # A time without a year is of this year, whichever that is.
     year = str(since.year) if since is not None else "0"

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from operator_protocols.domain.health import Severity
+from operator_sre.subjects.kubernetes.containers import NOT_YET
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.reader import rank
 from operator_sre.subjects.kubernetes.resources import CLUSTER_WIDE, WATCHED, WORKLOAD_KINDS
@@ -52,8 +53,6 @@ EVENTS_KEPT_S = 900.0
 _PROBE_EVENT = "Unhealthy"
 _CLAIM_EVENTS = frozenset({"ProvisioningFailed", "VolumeMismatch"})
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume"})
-# The kubelet asks for a new object a moment before it has it.
-_NOT_YET = ("failed to sync", "object not registered", "not registered")
 _NAMED_IN_EVIDENCE = frozenset({"service", "persistentvolumeclaim"})
 # The rules blame the workload behind a service; the object to repair is the service.
 _OF_SERVICES = frozenset({"service_selector", "service_port", "service_protocol"})
@@ -163,7 +162,7 @@ def _event_symptoms(
                 yield Symptom("pods_admitted", kind, namespace, name, message)
         elif reason in _MOUNT_EVENTS and kind == "pod" and int(event.get("count") or 1) > 1:
             pod = store.loud("pod").get((namespace, name))
-            if pod is None or any(words in message for words in _NOT_YET):
+            if pod is None or NOT_YET.search(message):
                 continue
             home, owner = home_of(decode(pod), sets)
             detail = f"pod {name}: {message}"[:300]

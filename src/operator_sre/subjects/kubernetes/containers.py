@@ -15,7 +15,7 @@ from operator_sre.subjects.kubernetes.suspicion import (
     fresh_events,
 )
 
-__all__ = ["find_crashes", "find_failed_probes", "find_failed_starts"]
+__all__ = ["NOT_YET", "find_crashes", "find_failed_probes", "find_failed_starts"]
 
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 # What the container runtime says when it cannot pull an image; the first row that matches counts.
@@ -66,6 +66,8 @@ _MOUNTS = (
     ("volume_attached_elsewhere", re.compile(r"Multi-Attach|already (?:attached|used by)", re.I)),
     ("mount_failed", re.compile(r"MountVolume|AttachVolume|Unable to attach or mount", re.I)),
 )
+# The kubelet asks for a new object a moment before it has it.
+NOT_YET = re.compile(r"failed to sync|not registered")
 _NOT_CREATED = frozenset({"CreateContainerError", "RunContainerError"})
 _DENIED = re.compile(r"(?:mount|mkdir|volume|hostPath).*permission denied", re.IGNORECASE)
 _OOM = re.compile(r"OOMKilled|out of memory|oom-kill", re.IGNORECASE)
@@ -120,6 +122,8 @@ def find_failed_starts(snapshot: Snapshot) -> Iterator[Suspicion]:
             continue
         for event in events:
             found = first_match(_MOUNTS, event.message) if "Mount" in event.reason else None
+            if NOT_YET.search(event.message):
+                continue
             if found or event.reason in ("FailedMount", "FailedAttachVolume"):
                 cause = found[0] if found else "mount_failed"
                 yield Suspicion.of(cause, pod.owner, CERTAIN, event.message, explains=[pod.owner])

@@ -15,7 +15,8 @@ _HOST_NAME = re.compile(r"(?:HOST|ADDR|ADDRESS|SERVICE|SERVER|URL|URI|ENDPOINT)$
 _PLAIN_HOST = re.compile(r"^(?:\w+://)?([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)/?$")
 _TROUBLE = re.compile(
     r"error|fail|refused|unavailable|timed? ?out|no such host|denied|unable|cannot|could not"
-    r"|unreachable|reset|exception|not known|deadline",
+    r"|unreachable|reset|exception|not known|deadline|fatal|panic|already in use|no space left"
+    r"|too many|expired",
     re.IGNORECASE,
 )
 _CLUSTER_WORDS = frozenset({"svc", "cluster", "local"})

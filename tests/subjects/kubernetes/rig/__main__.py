@@ -7,9 +7,11 @@ import asyncio
 import gzip
 import json
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from operator_lab.kubernetes.build import build
 from tests.subjects.kubernetes.rig.calm import run_calm
 from tests.subjects.kubernetes.rig.cases import CASES
 from tests.subjects.kubernetes.rig.trial import Score, Trial
@@ -68,11 +70,15 @@ async def run(directory: Path, names: Sequence[str], records: Path | None) -> in
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="rig", description=__doc__)
-    parser.add_argument("home", type=Path)
+    parser.add_argument("home", type=Path, nargs="?", default=Path())
     parser.add_argument("case", nargs="*")
     parser.add_argument("--record", type=Path, metavar="FOLDER")
     parser.add_argument("--calm", action="store_true", help="only what must open no ticket")
+    parser.add_argument("--build", action="store_true", help="only build what the rig needs")
     given = parser.parse_args()
+    if given.build:
+        build(nodes=True, tell=show, stop=threading.Event())
+        sys.exit(0)
     rig = given.home.resolve() / "lab" / "kubernetes"
     if given.calm:
         sys.exit(asyncio.run(calm(rig)))

@@ -1,0 +1,201 @@
+"""What a check says of a cluster that is well, and of every way in which it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.target import Target
+from operator_protocols.ports import SubjectSettings
+from operator_sre.clock import SystemClock
+from operator_sre.subjects.kafka.subject import KafkaCluster
+from tests.subjects.kafka.fake_broker import World, serve, spread
+
+pytestmark = pytest.mark.asyncio
+
+NODES = (1, 2, 3)
+
+
+def _subject(
+    targets: tuple[Target, ...], *, limit_s: float = 4.0, **options: object
+) -> KafkaCluster:
+    return KafkaCluster(SubjectSettings("kafka", lambda: targets, SystemClock(), limit_s, options))
+
+
+def _wrong(subject: KafkaCluster, look: Observation) -> dict[str, str]:
+    """What is broken, with its detail."""
+    return {
+        f"{one.invariant}@{one.target}": one.detail
+        for invariant in subject.invariants
+        for one in invariant.check(look)
+        if one.health is Health.BROKEN
+    }
+
+
+def _world(**more: object) -> World:
+    return World(spread(2, 3, NODES), **more)  # type: ignore[arg-type]
+
+
+def _without(world: World, node: int) -> None:
+    """A broker is gone, and the controllers have noticed."""
+    world.partitions = [
+        replace(
+            each,
+            leader=next(other for other in each.replicas if other != node),
+            in_sync=tuple(other for other in each.replicas if other != node),
+        )
+        for each in world.partitions
+    ]
+
+
+async def test_a_cluster_that_is_well_breaks_nothing_and_is_seen_whole() -> None:
+    world = _world()
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets)
+        look = await subject.observe()
+    assert _wrong(subject, look) == {}
+    unknown = {
+        one.invariant
+        for invariant in subject.invariants
+        for one in invariant.check(look)
+        if one.health is Health.UNKNOWN
+    }
+    assert unknown == set()
+    cluster = look.of("cluster").readings
+    assert (cluster["controller"], cluster["partitions"]) == ("broker-1", 6)
+    assert look.of("broker-2").readings["sheltered"] is True
+
+
+def _offline(world: World) -> None:
+    world.partitions[0] = replace(world.partitions[0], leader=-1, in_sync=())
+
+
+def _short(world: World) -> None:
+    world.partitions[0] = replace(world.partitions[0], in_sync=(1,), leader=1)
+
+
+def _fenced(world: World) -> None:
+    world.fenced.add(3)
+
+
+def _dirs(world: World) -> None:
+    world.offline_dirs.add(2)
+
+
+def _full(world: World) -> None:
+    world.usable_bytes = 1 << 30
+
+
+def _low(world: World) -> None:
+    world.partitions.append(replace(world.partitions[0], topic="one", replicas=(2,), in_sync=(2,)))
+    world.partitions[-1] = replace(world.partitions[-1], leader=2)
+    world.topics = {"one": {"min.insync.replicas": "1"}}
+
+
+def _topic(**settings: str) -> Callable[[World], None]:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+
+    def change(world: World) -> None:
+        world.topics = {"topic-0": named}
+
+    return change
+
+
+def _no_controller(world: World) -> None:
+    world.leader = -1
+
+
+def _drift(world: World) -> None:
+    world.brokers = {2: {"min.insync.replicas": "1"}}
+
+
+def _rate(world: World) -> None:
+    world.brokers = {2: {"leader.replication.throttled.rate": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        (_offline, {"partition_offline@cluster"}),
+        (_short, {"below_minimum@cluster", "replicas_behind@broker-2", "replicas_behind@broker-3"}),
+        (_fenced, {"broker_fenced@broker-3"}),
+        (_dirs, {"log_dir_offline@broker-2"}),
+        (_full, {f"disk_full@broker-{node}" for node in NODES}),
+        (_low, {"replication_low@cluster"}),
+        (_topic(min_insync_replicas="3"), {"minimum_strict@cluster"}),
+        (_topic(min_insync_replicas="4"), {"minimum_strict@cluster", "below_minimum@cluster"}),
+        (_topic(unclean_leader_election_enable="true"), {"unclean_election@cluster"}),
+        (_topic(retention_ms="1000"), {"retention_short@cluster"}),
+        (_topic(retention_ms="-1"), set()),
+        (_topic(leader_replication_throttled_replicas="*"), {"throttle_left@cluster"}),
+        (_rate, {"throttle_left@cluster"}),
+        (_drift, {"settings_agree@broker-2"}),
+        (_no_controller, {"quorum_lost@cluster"}),
+    ],
+)
+async def test_each_failure_breaks_its_invariant(
+    change: Callable[[World], None], broken: set[str]
+) -> None:
+    world = _world()
+    change(world)
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets)
+        wrong = _wrong(subject, await subject.observe())
+    found = set(wrong)
+    if change is _offline:  # its replicas are not in sync either, and the detail names it
+        found -= {name for name in found if name.startswith("replicas_behind")}
+        assert "topic-0-0" in wrong["partition_offline@cluster"]
+    assert found == broken
+
+
+async def test_a_silent_broker_hides_no_other_and_explains_the_cluster() -> None:
+    world = _world()
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets)
+        await subject.observe()
+        world.silent.add(3)
+        _without(world, 3)
+        look = await subject.observe()
+        wrong = _wrong(subject, look)
+        assert set(wrong) == {"broker_down@broker-3"}
+        assert look.of("broker-3").readings["registered"] is False
+        # Two replicas are left, and two are needed: no other broker may be restarted now.
+        assert look.of("broker-1").readings["sheltered"] is False
+        assert subject.targets()[-1].depends_on == ("broker-3",)
+        world.silent.clear()
+        world.partitions = spread(2, 3, NODES)
+        assert _wrong(subject, await subject.observe()) == {}
+        assert subject.targets()[-1].depends_on == ()
+
+
+async def test_the_controller_is_restarted_last() -> None:
+    world = _world()
+    world.silent.add(3)
+    _without(world, 3)
+    async with serve(world, NODES) as targets:
+        look = await _subject(targets).observe()
+    assert look.of("broker-1").readings["controller_last"] is False
+    assert look.of("broker-2").readings["controller_last"] is True
+
+
+async def test_a_stranger_on_the_port_is_no_broker() -> None:
+    world = _world(garbage=True)
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets)
+        wrong = _wrong(subject, await subject.observe())
+    assert set(wrong) == {f"broker_down@broker-{node}" for node in NODES}
+    assert "not from Kafka" in wrong["broker_down@broker-1"]
+
+
+async def test_fifty_brokers_and_twenty_thousand_partitions_are_one_observation() -> None:
+    nodes = tuple(range(1, 51))
+    world = World(spread(400, 50, nodes))
+    async with serve(world, nodes) as targets:
+        subject = _subject(targets, limit_s=60.0)
+        look = await subject.observe()
+    assert look.of("cluster").readings["partitions"] == 20_000
+    assert _wrong(subject, look) == {}
