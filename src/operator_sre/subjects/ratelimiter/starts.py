@@ -53,8 +53,8 @@ def has_data(target: Target) -> bool | None:
 def config_file(target: Target) -> Path | None:
     """Its configuration file, in or beside its data on this machine; None where that is unknown.
 
-    A file that names another port belongs to another store, and one that includes others does not
-    tell all.
+    A file that names another port belongs to another store, and a file that includes others does
+    not tell all.
     """
     if not target.data_dir or target.runs_at:
         return None
@@ -162,6 +162,6 @@ def _is_second_writer(
     is_elected = elected == f"{store.host}:{store.port}"
     if any(answers.get(name) == "primary" for name in others) or (elected and not is_elected):
         return True if roles.get(store.name) else None
-    # Another one that is silent may be the primary, unless it is known to be none.
+    # Another silent store may be the primary, unless it is known to be none.
     known = [answers.get(name) or roles.get(name) for name in others]
     return False if is_elected or all(role == "replica" for role in known) else None
