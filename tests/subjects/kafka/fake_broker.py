@@ -30,6 +30,7 @@ class World:
     partitions: list[Partition]
     leader: int = 1
     silent: set[int] = field(default_factory=set)
+    slow_s: dict[int, float] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
     offline_dirs: set[int] = field(default_factory=set)
     usable_bytes: int = 80 << 30
@@ -130,6 +131,7 @@ async def serve(world: World, nodes: Sequence[int]) -> AsyncIterator[tuple[Targe
                 message = Reader(await reader.readexactly(size))
                 if node in world.silent:
                     continue
+                await asyncio.sleep(world.slow_s.get(node, 0.0))
                 if world.garbage:
                     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                     break
