@@ -237,7 +237,12 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
     words |= {"@PKI@": PKI, "@GROUP@": group}
     home = f"{{{name}.dir}}"
     # The first process of the node, as this machine numbers it, is known once the node is up.
-    enter = 'exec nsenter -t "$(cat "$0")" -n -m -p -- "$@"'
+    # After a crash another process may have its number: this machine itself is never entered.
+    enter = (
+        'pid=$(cat "$0") own=$(readlink /proc/self/ns/net)'
+        ' && [ "$(readlink "/proc/$pid/ns/net")" != "$own" ]'
+        ' && exec nsenter -t "$pid" -n -m -p -- "$@"'
+    )
     inside = ("sh", "-c", enter, f"{home}/init")
     path = "{built}/root/usr/sbin:{built}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     libraries = "{built}/root/usr/lib/x86_64-linux-gnu"
