@@ -110,6 +110,9 @@ PRINTS: dict[str, str] = {
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/subjects/ratelimiter/test_second_writer.py:Writers.write": (
+        "a client that writes at an even rate"
+    ),
     "tests/subjects/bed/application.py:Application.check": (
         "a bad release that is slow is a way to break it"
     ),
