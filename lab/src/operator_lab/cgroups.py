@@ -11,7 +11,7 @@ __all__ = ["group_name", "make_groups", "remove_groups"]
 PREFIX = "operator-lab-"
 ROOT = Path("/sys/fs/cgroup")
 _CPUSET = ("cpuset.cpus", "cpuset.mems")
-# Those that the kubelet needs; others of this machine stay as they are.
+# The kubelet needs these; the other controllers of this machine stay as they are.
 _CONTROLLERS = ("cpu", "cpuset", "hugetlb", "memory", "pids")
 _UNIFIED = "cgroup.controllers"
 
