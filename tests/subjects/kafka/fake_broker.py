@@ -38,6 +38,7 @@ class World:
     brokers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     ports: dict[int, int] = field(default_factory=dict)
     garbage: bool = False
+    moves_code: int = 0
 
     def answer(self, node: int, key: int, body: Reader) -> bytes:
         """The body of an answer of one broker."""
@@ -52,7 +53,7 @@ class World:
                 place += struct.pack(">qq", 100 << 30, self.usable_bytes) + b"\0"
                 return struct.pack(">ih", 0, 0) + varint(2) + place + b"\0"
             case 46:
-                return struct.pack(">ih", 0, 0) + b"\0" + varint(1) + b"\0"
+                return struct.pack(">ih", 0, self.moves_code) + b"\0" + varint(1) + b"\0"
             case 48:
                 return struct.pack(">ih", 0, 0) + struct.pack(">h", -1) + struct.pack(">i", 0)
             case 32:

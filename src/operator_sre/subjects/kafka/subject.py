@@ -41,6 +41,7 @@ from operator_sre.subjects.kafka.state import (
     BrokerStatus,
     Cluster,
     differing,
+    is_idle,
     join_names,
     match_nodes,
 )
@@ -164,7 +165,10 @@ class KafkaCluster(BaseSubject):
             if isinstance(size, int):
                 readings["log_grown"] = size > options.log_bytes_max
             # The active controller is restarted when nothing else is left to restart.
-            readings["controller_last"] = not readings.get("is_controller") or others_well[name]
+            controls = False if is_idle(readings) else readings["is_controller"]
+            readings["controller_last"] = others_well[name] or (
+                None if controls is None else not controls
+            )
             if status.up:
                 readings |= {
                     "reachable": True,
@@ -184,7 +188,9 @@ class KafkaCluster(BaseSubject):
                 elif len(cluster.statuses) == 1:
                     readings["settings_differing"] = ""
             elif not status.problem:
-                readings |= {"reachable": False, "error": status.error, "sheltered": True}
+                readings |= {"reachable": False, "error": status.error}
+                if is_idle(readings):
+                    readings["sheltered"] = True
             seen.append(Seen(name, {} if status.problem else readings, status.problem))
         return seen
 
