@@ -66,6 +66,30 @@ async def test_silence_is_no_answer(
     assert _unmet(required, **readings) == unmet
 
 
+ROOM = Precondition("room", "It has room", "free", at_least=100, on_this_machine=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "free", "unmet"),
+    [
+        (Target("a", "store", data_dir="/srv/a"), 100, []),
+        (Target("a", "store", data_dir="/srv/a"), 99, [True]),
+        (Target("a", "store", data_dir="/srv/a"), 0, [True]),
+        # Its disk can be read, so silence is a failure.
+        (Target("a", "store", data_dir="/srv/a"), None, [False]),
+        # Nothing could answer there.
+        (Target("a", "store", data_dir="/srv/a", runs_at="ssh://a"), None, []),
+        (Target("a", "store"), None, []),
+    ],
+)
+async def test_what_only_this_machine_can_tell_is_asked_of_nothing_elsewhere(
+    target: Target, free: Value, unmet: list[bool]
+) -> None:
+    observation = Observation("shop", NOON, (Seen("a", {"free": free}),))
+    found = find_unmet([ROOM], "a", [target], observation)
+    assert [each.known for each in found] == unmet
+
+
 class _Careful(Mend):
     spec = replace(Mend.spec, requires=(HAS_DATA,))
 

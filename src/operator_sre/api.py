@@ -210,7 +210,8 @@ class Executor:
         raises is raised after the command has ended. Ctrl-C withdraws the request or stops the
         command.
         """
-        timeout_s = timeout_s or self._app.config.number("command_s")
+        if timeout_s is None:
+            timeout_s = self._app.config.number("command_s")
         if not TIMEOUT_S_MIN <= timeout_s <= TIMEOUT_S_MAX:
             raise UsageError(
                 f"timeout_s is {timeout_s:g}, but must be between {TIMEOUT_S_MIN:g} and"

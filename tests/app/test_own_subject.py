@@ -34,6 +34,7 @@ from tests.e2e.waiting import eventually
 from tests.every import every
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+ADDRESS = "postgresql://ada:kX9fQ2mW7pLr@db.example/operator"
 Usage = namedtuple("Usage", "total used free")
 
 
@@ -186,7 +187,7 @@ def test_a_full_home_opens_a_ticket_or_else_a_message(
             assert OWN in [each.subject for each in show_health(app).subjects]
 
             async def full(*words: object, **more: object) -> None:
-                raise StoreError("database or disk is full")
+                raise StoreError(f"database or disk is full at {ADDRESS}")
 
             monkeypatch.setattr(type(app.store.cursors), "claim", full)
             await asyncio.to_thread(eventually, lambda: inbox.messages, "a message without it")
@@ -194,8 +195,14 @@ def test_a_full_home_opens_a_ticket_or_else_a_message(
             await asyncio.gather(watching, return_exceptions=True)
 
         asyncio.run(until_told())
+        knows = app.engine().knows
+        assert knows is not None
+        assert OWN not in knows(), "an agent would work on it"
         (ticket,) = app.store.tickets.find(subject=OWN)
         assert ticket.state is TicketState.OPEN
         assert "1 MB free" in ticket.summary
         assert "database or disk is full" in inbox.messages[0].body
-        assert asyncio.run(probe_store(app))["write_problem"] == "database or disk is full"
+        assert "db.example" in inbox.messages[0].body
+        assert "kX9fQ2mW7pLr" not in inbox.messages[0].body
+        problem = asyncio.run(probe_store(app))["write_problem"]
+        assert problem == f"database or disk is full at {ADDRESS}"

@@ -64,6 +64,12 @@ def test_a_path_that_a_unit_cannot_name_is_refused(name: str) -> None:
         unit_text(program=Path("/bin/operator"), folder=Path(name), home=HOME)
 
 
+@pytest.mark.parametrize("user", ["0", "%u", "ada\nExecStartPre=/bin/false", "a b"])
+def test_an_account_that_is_no_name_is_refused(user: str) -> None:
+    with pytest.raises(UsageError, match="not a valid name of an account"):
+        unit_text(program=Path("/bin/operator"), folder=HOME, home=HOME, user=user)
+
+
 @pytest.mark.system
 @pytest.mark.parametrize("user", ["", "daemon"])
 def test_systemd_accepts_the_unit(tmp_path: Path, user: str) -> None:

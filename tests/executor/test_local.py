@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.verdict import Level
+from operator_sre.enforcement import why_not_confined
 from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import (
     OUTPUT_BYTES_MAX,
@@ -65,6 +67,20 @@ async def test_a_prepared_program_runs_when_it_is_started_and_never_when_dropped
     assert not mark.exists()
     result = await started.run(job)
     assert (result.exit_code, mark.read_text()) == (0, "ran\n")
+
+
+@pytest.mark.skipif(bool(why_not_confined()), reason=why_not_confined() or "-")
+async def test_a_command_in_the_boundary_of_a_rig_is_given_no_secret(tmp_path: Path) -> None:
+    gives = {"TOKEN": "word", "PGHOST": "elsewhere"}  # the second one lifts the limit of hosts
+    shell = LocalShell(Programs(Spool(tmp_path / "spool")), gives=lambda action: gives)
+    action = Action.shell('echo "$TOKEN$PGHOST"')
+    for confinement, shown in ((Confinement(), "wordelsewhere"), (Confinement(inside="shop"), "")):
+        job = replace(new_job(), confinement=confinement)
+        assert (await shell.run(action, job)).stdout == f"{shown}\n"
+        prepared = shell.prepare(action, replace(new_job(), confinement=confinement))
+        assert (prepared is None) is bool(shown)
+        if prepared is not None:
+            assert (await prepared.run(new_job())).stdout == "\n"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from operator_protocols.domain.action import Argument
 from operator_protocols.domain.observation import Seen, Value
-from operator_protocols.domain.target import Access, Target
+from operator_protocols.domain.target import Access, Process, Target
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.kit.access import addresses_of, authority, authorize, sentence_of
 from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
@@ -322,14 +322,26 @@ def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
         assert spec.expected
         assert spec.verify
     assert tools["follow_primary"].risk is tools["fail_over"].risk is Risk.HIGH
-    assert KNOWLEDGE.tools.keys() == tools.keys()
+    # A store is started only where its processes can be.
+    assert KNOWLEDGE.tools.keys() - tools.keys() == {"start_as_replica"}
+
+
+class _NoLife:
+    """Processes that nobody can start."""
+
+    async def kill(self, target: str) -> None:
+        raise AssertionError(target)
+
+    async def restart(self, target: str) -> Process:
+        raise AssertionError(target)
 
 
 @pytest.mark.asyncio
 async def test_a_limiter_without_parts_refuses_every_tool_in_a_sentence() -> None:
     plugin = find_plugin("ratelimiter")
     assert plugin.tools is not None
-    settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
+    settings = SubjectSettings("shop", list, SystemClock(), 1.0, {}, life=_NoLife())
+    assert {tool.spec.name for tool in plugin.tools(settings)} == KNOWLEDGE.tools.keys()
     fitting: dict[str, Argument] = {"setting": "maxmemory", "limit": 1, "key": "a", "value": "1"}
     for tool in plugin.tools(settings):
         needed = [one.name for one in tool.spec.parameters if one.required]

@@ -110,6 +110,9 @@ PRINTS: dict[str, str] = {
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/subjects/ratelimiter/test_second_writer.py:Writers.write": (
+        "a client that writes at an even rate"
+    ),
     "tests/subjects/bed/application.py:Application.check": (
         "a bad release that is slow is a way to break it"
     ),
@@ -147,6 +150,8 @@ SLEEPS: dict[str, str] = {
     "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_grown": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_until_broken": "polls a condition until its deadline",
+    "tests/subjects/kafka/fake_broker.py:serve.answer": "a broker that is slow, on purpose",
+    "tests/subjects/kafka/test_kafka_rig.py:_until": "polls a condition until its deadline",
     "tests/subjects/tikv/test_pd_contract.py:until": "polls a condition until its deadline",
 }
 

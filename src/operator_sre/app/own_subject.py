@@ -27,6 +27,7 @@ from operator_protocols.kit.units import format_bytes, format_duration
 from operator_protocols.ports import Plugin
 from operator_sre.app.doctor import DISK_FAILED_BYTES, DISK_WARNING_BYTES
 from operator_sre.app.notices import configured_channels, notify_status
+from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import OWN
 from operator_sre.drawing import plural
 from operator_sre.notify.notice import Message
@@ -353,10 +354,11 @@ async def watch_own(app: App) -> None:
         log.error("people cannot be notified without the store: %s", error)
         channels = ()
     alarm = StoreAlarm(channels, app.config.home, app.clock.monotonic)
+    redactor = open_redactor(app.config)  # the message of an error may quote an address of a server
 
     async def follow() -> None:
         while True:
-            await alarm.take(str((await probe_store(app))["write_problem"]))
+            await alarm.take(redactor.text(str((await probe_store(app))["write_problem"])))
             await app.clock.sleep(app.config.number("interval_s"))
 
     async with asyncio.TaskGroup() as group:

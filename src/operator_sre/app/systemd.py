@@ -46,6 +46,8 @@ _ISOLATION = (
     "RemoveIPC=yes",
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+# A number could be that of root.
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 log = logging.getLogger(__name__)
 
 
@@ -93,6 +95,11 @@ def unit_text(
     `user` is the account it runs as; a unit of a user's own manager names none. Commands of agents
     run inside of the same sandbox: `writable` are further directories that they may change.
     """
+    if user and not _ACCOUNT.fullmatch(user):
+        raise UsageError(
+            f"{user[:40]!r} is not a valid name of an account.",
+            next_step="Use a name such as operator-sre, not a number.",
+        )
     paths = (program, folder, home, *writable)
     for path in paths:
         if not _PLAIN.fullmatch(str(path)):

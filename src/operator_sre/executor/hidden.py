@@ -78,6 +78,8 @@ def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:
         programs=confinement.programs,
         abilities=tuple(map(str, confinement.abilities)),
         signals=confinement.processes,
+        # A rig has addresses. What a name server is asked for leaves the machine.
+        resolves=not confinement.inside,
     )
 
 

@@ -93,7 +93,8 @@ def test_a_reload_refuses_what_needs_a_restart_or_a_person(tmp_path: Path) -> No
     must_be_reloadable(before, config("interval_s = 3"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="store cannot change"):
         must_be_reloadable(before, config("", store="postgresql://db/x"))  # type: ignore[arg-type]
-    public = config('[service]\nparts = ["api"]\napi = "0.0.0.0:1"')
-    with pytest.raises(ConfigError, match="reachable"):
-        must_be_reloadable(before, public)  # type: ignore[arg-type]
-    must_be_reloadable(public, public)  # type: ignore[arg-type]
+    for name in ("api", "web", "mcp", "alerts"):
+        public = config(f'[service]\nparts = ["{name}"]\n{name} = "0.0.0.0:1"')
+        with pytest.raises(ConfigError, match="reachable"):
+            must_be_reloadable(before, public)  # type: ignore[arg-type]
+        must_be_reloadable(public, public)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from operator_sre.processes.confinement.cells import (
     needs_read_search,
     usage_of,
 )
-from operator_sre.processes.confinement.connections import Connections, Reach
+from operator_sre.processes.confinement.connections import Connections, Reach, _resolvers
 from operator_sre.processes.confinement.filters import Profile, filter_program
 from operator_sre.processes.confinement.guard import BLOCKED_MAX, Guard
 from operator_sre.processes.confinement.landlock import Reads, writes_ruleset
@@ -211,6 +211,26 @@ async def test_only_declared_hosts_are_reached(runs: Runs) -> None:
         assert anywhere.stdout == b"connected\n"
         none = await runs(line)
         assert (none.stdout, none.blocked) == (b"", ("network socket",))
+
+
+@pytest.mark.asyncio
+async def test_a_name_server_is_reached_unless_names_are_not_for_a_command(runs: Runs) -> None:
+    """The connection of a datagram socket sends nothing."""
+    server = min(_resolvers())
+    family = "AF_INET6" if ":" in server else "AF_INET"
+    program = (
+        f"import socket; line = socket.socket(socket.{family}, socket.SOCK_DGRAM);"
+        f"line.connect(({server!r}, 53)); print('connected')"
+    )
+    words = (sys.executable, "-I", "-S", "-c", program)
+    free = await asyncio.to_thread(subprocess.run, words, capture_output=True)
+    if free.returncode != 0:
+        pytest.skip("there is no way to a name server")
+    hosts = ("127.0.0.1:1",)
+    allowed = await runs("", Bounds(hosts=hosts), *words)
+    assert allowed.stdout == b"connected\n", allowed.stderr
+    refused = await runs("", Bounds(hosts=hosts, resolves=False), *words)
+    assert (refused.exit_code, refused.stdout) == (1, b"")
 
 
 @pytest.mark.asyncio

@@ -16,6 +16,7 @@ from operator_protocols.kit.client import (
     ERRORS_PER_S_MAX,
     READS_CHECKED,
     UNCHECKED,
+    WINDOW_S_MAX,
     ErrorRates,
     LogErrors,
     LogReader,
@@ -56,6 +57,33 @@ def test_a_server_that_counts_from_0_again_is_counted_anew() -> None:
     rates.readings("a", {"login": 900}, 100.0)
     assert rates.readings("a", {"login": 20}, 102.0) == {}
     assert rates.readings("b", {"login": 20}, 102.0) == {}
+
+
+@pytest.mark.parametrize(
+    ("checks", "rate"),
+    [
+        # Seconds of the checks, each with the total so far; the last one is judged.
+        ([(0.0, 0), (30.0, 90)], 3.0),
+        ([(0.0, 0), (WINDOW_S_MAX, 90)], 1.0),
+        # All of it may have happened long ago, by a whole hour of 3 errors per second.
+        ([(0.0, 0), (WINDOW_S_MAX + 1.0, 9_000)], None),
+        ([(0.0, 0), (3_600.0, 10_800)], None),
+        # The check after the gap counts from there.
+        ([(0.0, 0), (3_600.0, 10_800), (3_602.0, 10_800)], 0.0),
+        ([(0.0, 0), (3_600.0, 10_800), (3_610.0, 10_820)], 2.0),
+        # The last seconds before the gap do not count either.
+        ([(0.0, 0), (5.0, 500), (3_600.0, 500), (3_605.0, 500)], 0.0),
+        # A check within the bound keeps it, while older ones leave.
+        ([(0.0, 0), (5.0, 500), (92.0, 500)], 0.0),
+    ],
+)
+def test_errors_from_before_a_long_gap_are_not_current(
+    checks: list[tuple[float, int]], rate: float | None
+) -> None:
+    rates = ErrorRates()
+    for at, total in checks:
+        found = rates.readings("a", {"login": total}, 100.0 + at)
+    assert found.get("client_errors_per_s") == rate
 
 
 def test_what_another_break_explains_counts_only_a_while_after_it() -> None:

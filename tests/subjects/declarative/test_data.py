@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.precondition import find_unmet
-from operator_sre.subjects.declarative.data import DATA_INTACT, guard_levers, see_data
+from operator_protocols.domain.target import Target
+from operator_sre.subjects.declarative.data import (
+    DATA_INTACT,
+    FREE_BYTES,
+    guard_levers,
+    see_data,
+)
 from operator_sre.subjects.declarative.description import describe
 from operator_sre.subjects.declarative.probes.amqp import AmqpProbe
 from operator_sre.subjects.declarative.probes.kafka import KafkaProbe
@@ -36,6 +43,7 @@ levers:
   %s
 """
 RESTART = "restart: {command: [systemctl, restart, x], risk: low, repairs: [process_dead]}"
+START = "again: {command: [systemctl, start, x], repairs: [answers]}"
 SECOND = "  db-2: {kind: db, port: 3, data_dir: /srv/db-2}"
 OWN = "{mine: {reading: page.up, is: true}}"
 
@@ -50,13 +58,18 @@ def _requires(levers: str = RESTART, more: str = "", storing: tuple[str, ...] = 
 @pytest.mark.parametrize(
     ("levers", "more", "storing", "expected"),
     [
-        (RESTART, "", (), ["data_intact:db"]),
-        (RESTART, SECOND, (), ["data_intact:db", "role_known:db"]),
-        (RESTART, "", ("web-1",), ["data_intact:db,web"]),
+        (RESTART, "", (), ["data_intact:db", "room_on_disk:db"]),
+        (RESTART, SECOND, (), ["data_intact:db", "role_known:db", "room_on_disk:db"]),
+        (RESTART, "", ("web-1",), ["data_intact:db,web", "room_on_disk:db,web"]),
         (RESTART.replace("{command", "{on: web, command"), "", (), []),
         (RESTART.replace("{command", f"{{requires: {OWN}, command"), "", (), ["mine:"]),
         ("clean: {command: [rm, x], repairs: [answers]}", "", (), []),
-        ("again: {command: [systemctl, start, x], repairs: [answers]}", "", (), ["data_intact:db"]),
+        (
+            "again: {command: [systemctl, start, x], repairs: [answers]}",
+            "",
+            (),
+            ["data_intact:db", "room_on_disk:db"],
+        ),
     ],
 )
 def test_what_starts_data_needs_an_answer(
@@ -68,12 +81,12 @@ def test_what_starts_data_needs_an_answer(
 @pytest.mark.parametrize(
     ("section", "kind", "expected"),
     [
-        ("{redis: {}}", RedisProbe, ["data_intact"]),
-        ("{sql: {query: SELECT 1 AS one}}", SqlProbe, ["data_intact"]),
-        ("{mysql: {query: SELECT 1 AS one}}", MySqlProbe, ["data_intact"]),
-        ("{amqp: {}}", AmqpProbe, ["data_intact"]),
-        ("{kafka: {}}", KafkaProbe, ["data_intact"]),
-        ("{s3: {bucket: b}}", S3Probe, ["data_intact"]),
+        ("{redis: {}}", RedisProbe, ["data_intact", "room_on_disk"]),
+        ("{sql: {query: SELECT 1 AS one}}", SqlProbe, ["data_intact", "room_on_disk"]),
+        ("{mysql: {query: SELECT 1 AS one}}", MySqlProbe, ["data_intact", "room_on_disk"]),
+        ("{amqp: {}}", AmqpProbe, ["data_intact", "room_on_disk"]),
+        ("{kafka: {}}", KafkaProbe, ["data_intact", "room_on_disk"]),
+        ("{s3: {bucket: b}}", S3Probe, ["data_intact", "room_on_disk"]),
         ("{tcp: {}}", TcpProbe, []),
     ],
 )
@@ -107,3 +120,11 @@ def test_an_emptied_directory_stays_stopped(tmp_path: Path) -> None:
     assert not unmet(up=False)
     (home / "rows").unlink()
     assert unmet(up=False)
+
+
+def test_what_a_start_would_find_includes_the_room_on_its_disk(tmp_path: Path) -> None:
+    seen = see_data(Target("db-1", "db", data_dir=str(tmp_path)), Seen("db-1", {}))
+    free = os.statvfs(tmp_path)
+    assert seen.readings[FREE_BYTES] == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
+    gone = see_data(Target("db-1", "db", data_dir=str(tmp_path / "gone")), Seen("db-1", {}))
+    assert FREE_BYTES not in gone.readings

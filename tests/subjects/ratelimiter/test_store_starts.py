@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.ratelimiter.starts import FAILOVER_S, has_data, see_starts
+from operator_sre.subjects.ratelimiter.starts import (
+    FAILOVER_S,
+    elect_primary,
+    has_data,
+    see_starts,
+    starts_as,
+    with_primary,
+)
 from operator_sre.subjects.ratelimiter.stores import StoreReport
 
 STORE, HEIR = Target("store", "store", port=1), Target("replica", "replica", port=2)
@@ -30,7 +38,7 @@ def _start(
     stores = [StoreReport(Seen("store", {})), StoreReport(Seen("replica", heir))]
     sentinels = [StoreReport(Seen("sentinel-1", sentinel))]
     found = see_starts(
-        {"store": silent_s}, [STORE, HEIR], stores, sentinels, {"store": data, "replica": True}
+        {"store": silent_s}, [STORE, HEIR], stores, sentinels, {"store": data, "replica": True}, {}
     )
     return found["store"]
 
@@ -71,10 +79,105 @@ def test_a_failover_that_does_not_come_is_not_awaited_forever() -> None:
 
 def test_a_store_that_answers_keeps_its_role() -> None:
     stores = [StoreReport(Seen("store", LEADS)), StoreReport(Seen("replica", FOLLOWS))]
-    found = see_starts({}, [STORE, HEIR], stores, [], {"store": False, "replica": False})
+    found = see_starts({}, [STORE, HEIR], stores, [], {"store": False, "replica": False}, {})
     assert found["store"]["start_loses_data"] is True
     assert found["replica"]["start_loses_data"] is False
     assert found["store"]["failover_due"] is False
+
+
+PRIMARY, REPLICA, UNKNOWN = "primary", "replica", ""
+
+
+@pytest.mark.parametrize(
+    ("role", "heir", "heir_role", "sentinel", "second"),
+    [
+        # The failover is over: it would take writes beside the new primary.
+        (PRIMARY, LEADS, PRIMARY, NAMES_HEIR, True),
+        (PRIMARY, LEADS, PRIMARY, {}, True),
+        (PRIMARY, LEADS, PRIMARY, NAMES_STORE, True),
+        (PRIMARY, {}, UNKNOWN, NAMES_HEIR, True),
+        (UNKNOWN, LEADS, PRIMARY, NAMES_HEIR, None),
+        (REPLICA, LEADS, PRIMARY, NAMES_HEIR, False),
+        (REPLICA, {}, UNKNOWN, {}, False),
+        # It is still the primary.
+        (PRIMARY, FOLLOWS, REPLICA, NAMES_STORE, False),
+        (PRIMARY, FOLLOWS, UNKNOWN, {}, False),
+        (UNKNOWN, FOLLOWS, UNKNOWN, NAMES_STORE, False),
+        (PRIMARY, {}, UNKNOWN, NAMES_STORE, False),
+        # Both are down, and only one of them was the primary.
+        (PRIMARY, {}, REPLICA, {}, False),
+        (PRIMARY, {}, PRIMARY, {}, None),
+        (PRIMARY, {}, UNKNOWN, {}, None),
+        (UNKNOWN, {}, UNKNOWN, {}, None),
+    ],
+)
+def test_a_start_makes_no_second_writer(
+    role: str,
+    heir: Mapping[str, Value],
+    heir_role: str,
+    sentinel: Mapping[str, Value],
+    second: bool | None,
+) -> None:
+    stores = [StoreReport(Seen("store", {})), StoreReport(Seen("replica", heir))]
+    sentinels = [StoreReport(Seen("sentinel-1", sentinel))]
+    roles = {"store": role, "replica": heir_role}
+    found = see_starts({}, [STORE, HEIR], stores, sentinels, {}, roles)
+    assert found["store"].get("start_second_writer") is second
+
+
+def test_a_store_without_others_is_no_second_writer() -> None:
+    found = see_starts({}, [STORE], [StoreReport(Seen("store", {}))], [], {}, {})
+    assert found["store"]["start_second_writer"] is False
+
+
+@pytest.mark.parametrize(
+    ("named", "elected"),
+    [
+        (["a:1", "a:1", "b:2"], "a:1"),
+        (["a:1", "b:2"], ""),
+        (["a:1", "", ""], ""),
+        (["a:1", "a:1", ""], "a:1"),
+        ([], ""),
+    ],
+)
+def test_most_sentinels_elect_the_primary(named: list[str], elected: str) -> None:
+    sentinels = [StoreReport(Seen("s", {"primary": place} if place else {})) for place in named]
+    assert elect_primary(sentinels) == elected
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        ("port 7\n", PRIMARY),
+        ("port 7\nreplicaof 127.0.0.1 8\n", REPLICA),
+        ("port 7\n  SlaveOf host 8  \n", REPLICA),
+        ("port 7\nreplicaof 127.0.0.1 8\nreplicaof no one\n", PRIMARY),
+        ("port 7\n# replicaof 127.0.0.1 8\n", PRIMARY),
+        ("port 9\nreplica-announce-port 7\nreplicaof a 8\n", REPLICA),
+        ("port 9\nreplicaof a 8\n", UNKNOWN),  # the file of another store
+        ("port 7\ninclude /etc/more.conf\n", UNKNOWN),  # which may say anything
+        ("", UNKNOWN),
+    ],
+)
+def test_its_configuration_file_tells_its_role(text: str, role: str, tmp_path: Path) -> None:
+    target = Target("store", "store", port=7, data_dir=str(tmp_path / "volume"))
+    assert starts_as(target) == UNKNOWN
+    (tmp_path / "store.conf").write_text(text)
+    assert starts_as(target) == role
+    assert starts_as(replace(target, runs_at="ssh://a")) == UNKNOWN
+    (tmp_path / "valkey.conf").write_text(text)
+    assert starts_as(target) == UNKNOWN  # two files, and either may be its own
+
+
+@pytest.mark.parametrize("before", ["", "replicaof old 1\n", "slaveof old 1\nreplicaof no one\n"])
+def test_the_last_word_of_the_configuration_is_the_elected_primary(
+    before: str, tmp_path: Path
+) -> None:
+    text = with_primary(f"port 7\n{before}requirepass x\n", "10.0.0.5", 8)
+    words = [line for line in text.splitlines() if line]
+    assert words == ["port 7", "requirepass x", "replicaof 10.0.0.5 8"]
+    (tmp_path / "store.conf").write_text(text)
+    assert starts_as(Target("store", "store", port=7, data_dir=str(tmp_path))) == REPLICA
 
 
 def test_data_are_files_that_are_not_empty(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ class Precondition:
 
     A tool declares it in `requires`. One of `equals`, `at_least` and `at_most` is the required
     answer. `kinds` limits it to targets of these kinds. Where the answer may still change by
-    itself, as while another server takes over, it is awaited for `within_s`. `next_step` says what
-    a person does when it is not met; `{target}` stands for the target of the action.
+    itself, as while another server takes over, it is awaited for `within_s`. With
+    `on_this_machine` it is only about targets whose data directory is on this machine, where
+    silence is a failure; elsewhere nothing could answer. `next_step` says what a person does when
+    it is not met; `{target}` stands for the target of the action.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Precondition:
     of: Scope = Scope.TARGET
     kinds: tuple[str, ...] = ()
     within_s: float = 0.0
+    on_this_machine: bool = False
     next_step: str = ""
 
     def answer(self, value: Value) -> bool | None:
@@ -78,11 +81,15 @@ def find_unmet(
     observation: Observation,
 ) -> tuple[Unmet, ...]:
     """The preconditions of an action at a target that this observation does not show to hold."""
-    kind = next((each.kind for each in targets if each.name == target), "")
+    place = next((each for each in targets if each.name == target), None)
+    kind = place.kind if place is not None else ""
+    here = place is not None and bool(place.data_dir) and not place.runs_at
     peers = [each.name for each in targets if each.kind == kind and each.name != target]
     unmet = []
     for required in requires:
         if required.kinds and kind not in required.kinds:
+            continue
+        if required.on_this_machine and not here:
             continue
         names = [target] if required.of is Scope.TARGET else peers
         seen = [observation.of(name) for name in names]

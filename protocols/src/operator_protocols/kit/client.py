@@ -18,6 +18,7 @@ __all__ = [
     "ERRORS_PER_S_MAX",
     "READS_CHECKED",
     "UNCHECKED",
+    "WINDOW_S_MAX",
     "ErrorRates",
     "LogErrors",
     "LogReader",
@@ -32,6 +33,8 @@ UNCHECKED = "reads and writes of clients not checked"
 
 ERRORS_PER_S_MAX = 0.5
 WINDOW_S = 10.0
+# A rate over more than this is not about now. Checks are 30 s apart by default.
+WINDOW_S_MAX = 90.0
 SAMPLES_MAX = 200
 READ_BYTES_MAX = 256 << 10
 LINE_CHARS_MAX = 160
@@ -72,7 +75,8 @@ class ErrorRates:
     ) -> dict[str, Value]:
         """The most frequent kind and its rate; nothing at the first check.
 
-        The count starts over when a server counts from 0 again. `explained` are kinds that follow
+        The count starts over when a server counts from 0 again, and when the check before was too
+        long ago: errors since then may be old. `explained` are kinds that follow
         from another break: they are not counted until a while after it. `example` is one error.
         """
         for kind in explained:
@@ -85,6 +89,8 @@ class ErrorRates:
         samples = self._samples[target]
         if samples and any(count < samples[-1][1].get(kind, 0) for kind, count in counts.items()):
             samples.clear()
+        while samples and at - samples[0][0] > WINDOW_S_MAX:
+            samples.popleft()
         samples.append((at, counts))
         while len(samples) > 2 and at - samples[1][0] >= WINDOW_S:
             samples.popleft()

@@ -57,6 +57,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "settle_s": _NUMBER,
         "ends": (list,),
         "plans": (list,),
+        "on": (list,),
     },
     "preconditions": {
         "sentence*": (str,),
@@ -68,6 +69,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "of": (str,),
         "kinds": (list,),
         "within_s": _NUMBER,
+        "on_this_machine": (bool,),
         "next_step": (str,),
     },
     "remedies": {
@@ -258,6 +260,7 @@ def _read_tool(file: _Document, name: str, parameters: Mapping[str, Parameter]) 
         ends=tuple(table.get("ends", ())),
         settle_s=float(table.get("settle_s", 0.0)),
         plans=tuple(table.get("plans", ())),
+        on=tuple(table.get("on", ())),
     )
 
 
@@ -275,6 +278,7 @@ def _read_precondition(file: _Document, name: str) -> Precondition:
         of=file.choose("preconditions", name, Scope, table.get("of", Scope.TARGET)),
         kinds=tuple(table.get("kinds", ())),
         within_s=float(table.get("within_s", 0.0)),
+        on_this_machine=table.get("on_this_machine", False),
         next_step=table.get("next_step", ""),
     )
 

@@ -83,7 +83,7 @@ class LocalShell:
     def prepare(self, action: Action, job: Job) -> PreparedProgram | None:
         """Get ready for a confined command, unless it is given secrets: they wait for its start."""
         with contextlib.suppress(OperatorError, OSError, ValueError):  # `run` says why
-            if job.confinement is None or (given := self._gives(action)):
+            if job.confinement is None or (given := self._find_variables(action, job)):
                 return None
             program = self._program_of(action, job, given)
             if isinstance(program, Program) and program.bounds is not None:
@@ -93,12 +93,17 @@ class LocalShell:
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
         try:
-            given = self._gives(action)
+            given = self._find_variables(action, job)
         except OperatorError as error:  # a secret that it should be given cannot be had
             why = str(error)
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         program = self._program_of(action, job, given)
         return program if isinstance(program, Result) else await self._programs.run(program, job)
+
+    def _find_variables(self, action: Action, job: Job) -> Mapping[str, str]:
+        """The variables of a command; none in the boundary of a rig, where it runs unapproved."""
+        is_free = job.confinement is not None and bool(job.confinement.inside)
+        return {} if is_free else self._gives(action)
 
     def _program_of(self, action: Action, job: Job, given: Mapping[str, str]) -> Program | Result:
         """What is started, or why nothing is."""

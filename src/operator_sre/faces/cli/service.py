@@ -39,7 +39,12 @@ __all__ = ["app"]
 app = typer.Typer(help="Run every part in one process, as a service.", no_args_is_help=True)
 # A process keeps these for its life.
 _FIXED = ("home", "store", "ledger_key", "secrets_in", "secrets_key")
-_PURPOSES = {"api": "the API", "web": "the web console", "mcp": "the MCP server"}
+_PURPOSES = {
+    "api": "the API",
+    "web": "the web console",
+    "mcp": "the MCP server",
+    "alerts": "the alert receiver",
+}
 BEATS_PER_WATCHDOG = 3
 log = logging.getLogger(__name__)
 
@@ -254,11 +259,13 @@ def _listener(config: Config, name: str) -> Listener:
 
     service = config.service
     host, _, port = service.addresses[name].rpartition(":")
+    # Senders of alerts use HTTP, and each trigger has a secret of its own.
+    tls = name != "alerts"
     return Listener(
         host.strip("[]"),
         int(port),
-        service.tls_cert,
-        service.tls_key,
+        service.tls_cert if tls else None,
+        service.tls_key if tls else None,
         service.hosts,
         # Encryption may end in front of us: in a proxy, or at the edge of a cluster.
         insecure=True,

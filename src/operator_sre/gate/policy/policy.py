@@ -225,7 +225,7 @@ class Policy:
     def confines(self, action: Action, level: Level, *, person: bool) -> bool:
         """True when the boundary of a rig holds a command line, so that it needs no approval.
 
-        A person may do more there after an approval, and so may a command with secrets.
+        It gets no secrets there. A person may do more after an approval.
         """
         is_free = self.profile is Profile.LAB and self.mode is Mode.EXECUTE and not person
         is_plain = action.tool == SHELL and not action.venv and not action.passes

@@ -73,12 +73,13 @@ class Reach:
 
     `hosts` is None for any; else each is a name or an address, with a port or without. `sockets`
     are paths, in which `*` stands for a part of a name. `programs` may use them;
-    without any, every program may.
+    without any, every program may. With hosts, it may also ask name servers if it `resolves`.
     """
 
     hosts: tuple[str, ...] | None = ()
     sockets: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    resolves: bool = True
 
 
 @dataclass(slots=True)
@@ -272,7 +273,7 @@ class Connections:
         hosts = self.reach.hosts
         if hosts is None or (host, port) in self._known:
             return True
-        if hosts and port == DNS_PORT and host in _resolvers():
+        if hosts and self.reach.resolves and port == DNS_PORT and host in _resolvers():
             return True
         for wanted in hosts:
             found = _ADDRESS.fullmatch(wanted)

@@ -48,7 +48,7 @@ class ConfinedCommand:
         if cell.listener >= 0:
             named = (*(bounds.writable or ()), cell.temporary)
             writable = tuple(map(os.path.realpath, named)) if bounds.writable else (cell.temporary,)
-            reach = Reach(bounds.hosts, bounds.sockets, bounds.programs)
+            reach = Reach(bounds.hosts, bounds.sockets, bounds.programs, bounds.resolves)
             self._relays = Relays(keeper.folder / RELAYS, self.report)
             workers = Workers(CAPABILITIES[name] for name in cell.walls.capabilities)
             self._guard = Guard(

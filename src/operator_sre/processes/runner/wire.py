@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # Both sides have to mean the same by every field; the tag of an order changes along with it.
-PROTOCOL = "operator-runner-5\n"
+PROTOCOL = "operator-runner-6\n"
 # Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
 LINE_BYTES_MAX = 6 * 1024 * 1024
 
@@ -41,7 +41,8 @@ class Bounds(msgspec.Struct, frozen=True):
     `writable` the paths it may write: none, or None for all that is not hidden. `hosts` and
     `sockets` are what it may connect to, a None again for all; `programs` may use
     the sockets. `abilities` are what it needs beyond that, and `signals` the processes that are
-    not its own and that it may signal, with all that came out of them.
+    not its own and that it may signal, with all that came out of them. With `hosts`, it may ask
+    name servers if it `resolves`.
     """
 
     hidden: tuple[str, ...] = ()
@@ -53,9 +54,10 @@ class Bounds(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()
     abilities: tuple[str, ...] = ()
     signals: tuple[Process, ...] = ()
+    resolves: bool = True
 
 
-class Order(msgspec.Struct, frozen=True, tag="order-4"):
+class Order(msgspec.Struct, frozen=True, tag="order-5"):
     """Start a program under the name of its job; known already, it is only attached to.
 
     `env` is all the environment that it gets, each `NAME=value`; nothing of it needs to be text.

@@ -7,15 +7,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from operator_protocols.domain.observation import Seen
+from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.precondition import Precondition
 from operator_protocols.domain.target import Target
 from operator_protocols.kit.datafiles import DataFiles
+from operator_protocols.kit.machine import disk_room
 from operator_sre.subjects.declarative.lever import Lever
 
-__all__ = ["DATA_INTACT", "guard_levers", "see_data"]
+__all__ = ["DATA_INTACT", "FREE_BYTES", "guard_levers", "see_data"]
 
 DATA_INTACT = "data.intact"
+FREE_BYTES = "data.free_bytes"
+# A server that cannot write while it recovers stops half-way.
+FREE_BYTES_MIN = 16 << 20
 ROLE_KNOWN = "data.role_known"
 # Three levels of a data directory tell whether most of it is still there.
 FILES = DataFiles((), ("*", "*/*", "*/*/*"))
@@ -28,6 +32,15 @@ _INTACT = Precondition(
     equals=True,
     next_step="Check the data of {target} before you start it. Its `data_dir` in the description"
     " lets Operator check that it is complete.",
+)
+_ROOM = Precondition(
+    "room_on_disk",
+    "Its disk has room for a start",
+    FREE_BYTES,
+    at_least=FREE_BYTES_MIN,
+    on_this_machine=True,
+    next_step="A server that cannot write while it recovers may damage its data. Free space on the"
+    " disk of {target} first.",
 )
 _ROLE = Precondition(
     "role_known",
@@ -55,7 +68,7 @@ def guard_levers(
         kinds = {each.kind for each in holds if not lever.on or {each.kind, each.name} & lever.on}
         if starts and kinds and not lever.requires:
             several = tuple(sorted(kind for kind in kinds if counts[kind] > 1))
-            requires = [replace(_INTACT, kinds=tuple(sorted(kinds)))]
+            requires = [replace(each, kinds=tuple(sorted(kinds))) for each in (_INTACT, _ROOM)]
             requires += [replace(_ROLE, kinds=several)] if several else []
             lever = replace(lever, requires=tuple(requires))
         guarded.append(lever)
@@ -63,7 +76,7 @@ def guard_levers(
 
 
 def see_data(target: Target, seen: Seen) -> Seen:
-    """The same, with whether its data is complete, where its directory is on this machine."""
+    """The same, with what a start would find, where its data directory is on this machine."""
     if not target.data_dir or target.runs_at:
         return seen
     ups = [value for name, value in seen.readings.items() if name.endswith(".up")]
@@ -71,4 +84,6 @@ def see_data(target: Target, seen: Seen) -> Seen:
     place = Path(target.data_dir)
     intact = FILES.compare(target.data_dir, place, works=works)
     intact = FILES.are_present(place) if intact is None else intact
-    return replace(seen, readings={**seen.readings, DATA_INTACT: intact})
+    room = disk_room(place)
+    free: dict[str, Value] = {FREE_BYTES: room[0]} if room is not None else {}
+    return replace(seen, readings={**seen.readings, DATA_INTACT: intact, **free})

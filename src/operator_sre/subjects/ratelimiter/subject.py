@@ -11,12 +11,18 @@ from operator_protocols.domain.target import Target
 from operator_protocols.kit.access import addresses_of, authority
 from operator_protocols.kit.client import ErrorRates
 from operator_protocols.kit.datafiles import DataFiles
-from operator_protocols.kit.machine import data_dir_of, log_bytes
+from operator_protocols.kit.machine import data_dir_of, disk_room, log_bytes
 from operator_protocols.kit.subject import BaseSubject, see_stranger
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
 from operator_sre.subjects.ratelimiter.nodes import NodeReport, observe_node
-from operator_sre.subjects.ratelimiter.starts import LOGS, SNAPSHOTS, has_data, see_starts
+from operator_sre.subjects.ratelimiter.starts import (
+    LOGS,
+    SNAPSHOTS,
+    has_data,
+    see_starts,
+    starts_as,
+)
 from operator_sre.subjects.ratelimiter.stores import Sample, StoreReport, observe_store
 from operator_sre.subjects.ratelimiter.totals import (
     alone_of,
@@ -133,7 +139,12 @@ class RateLimiter(BaseSubject):
             place.name: await asyncio.to_thread(self._check_data, place, place.name not in silent)
             for place in places
         }
-        return see_starts(down_s, places, stores, sentinels, data)
+        roles = {place.name: await asyncio.to_thread(starts_as, place) for place in places}
+        found = see_starts(down_s, places, stores, sentinels, data, roles)
+        for place in places:
+            room = None if place.runs_at or not place.data_dir else disk_room(data_dir_of(place))
+            found[place.name] |= {"disk_free_bytes": room[0]} if room is not None else {}
+        return found
 
     def _check_data(self, place: Target, works: bool) -> bool | None:
         """Whether its data is there, as complete as when it was last seen to work."""

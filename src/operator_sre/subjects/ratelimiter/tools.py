@@ -5,6 +5,7 @@ A remedy runs a script, which is `operator_sre.subjects.ratelimiter.restore_limi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
 from operator_protocols.kit.knowledge import read_knowledge
+from operator_protocols.kit.machine import is_running
 from operator_protocols.kit.tool import Call, Done, TypedTool, find_target, rotate_log_of
 from operator_protocols.ports import SubjectSettings, Tool
 from operator_sre.subjects.ratelimiter.nodes import TalkError, api, in_path
-from operator_sre.subjects.ratelimiter.stores import command
+from operator_sre.subjects.ratelimiter.starts import config_file, elect_primary, with_primary
+from operator_sre.subjects.ratelimiter.stores import Sample, command, observe_store, role_of
 from operator_sre.subjects.ratelimiter.totals import COMMON
 
 __all__ = ["KNOWLEDGE", "tools"]
@@ -27,7 +30,11 @@ KNOWLEDGE = read_knowledge(Path(__file__).parent)
 def tools(settings: SubjectSettings) -> Sequence[Tool]:
     """All tools of one limiter, each a method of its name."""
     acts = _LimiterTools(settings)
-    return tuple(TypedTool(spec, getattr(acts, name)) for name, spec in KNOWLEDGE.tools.items())
+    return tuple(
+        TypedTool(spec, getattr(acts, name))
+        for name, spec in KNOWLEDGE.tools.items()
+        if settings.life is not None or name != "start_as_replica"
+    )
 
 
 class _LimiterTools:
@@ -146,7 +153,54 @@ class _LimiterTools:
             )
         host, _, port = place.rpartition(":")
         await self._command(store, "REPLICAOF", host, port)
-        return Done(f"{store.name} is a replica of {place} now")
+        kept = ""
+        try:
+            await self._command(store, "CONFIG", "REWRITE")
+        except TalkError as problem:
+            kept = f"; its file still starts it as before: {problem}"
+        return Done(f"{store.name} is a replica of {place} now{kept}")
+
+    async def start_as_replica(self, call: Call) -> Done:
+        store, life = self._target(call, "store", "replica"), self._settings.life
+        if life is None:
+            raise TalkError(f"{store.name} cannot be started from here.")
+        primary = await self._find_elected()
+        if primary.name == store.name:
+            raise TalkError(f"{store.name} is the elected primary, so it starts as such.")
+        if await role_of(primary, secret=self._settings.secret) != "primary":
+            raise TalkError(f"{primary.name} is elected, but does not answer as the primary.")
+        file = await asyncio.to_thread(config_file, store)
+        if file is None:
+            raise TalkError(f"The configuration file of {store.name} is not accessible.")
+        if store.process is not None and is_running(store.process):
+            # A paused primary would take writes as soon as it continues, even to end.
+            await life.kill(store.name)
+        text = with_primary(file.read_text(encoding="utf-8"), primary.host, primary.port or 0)
+        # Its owner and its rights stay.
+        file.write_text(text, encoding="utf-8")
+        await life.restart(store.name)
+        role = await role_of(store, secret=self._settings.secret)
+        if role != "replica":
+            await life.kill(store.name)
+            raise TalkError(f"{store.name} started as {role or 'unknown'}, so it was stopped.")
+        return Done(f"{store.name} was started as a replica of {primary.name}", {"role": role})
+
+    async def _find_elected(self) -> Target:
+        """The primary by the word of most sentinels, with quorum. TalkError without one."""
+        timeout_s, secret = self._settings.timeout_s, self._settings.secret
+        reports = await asyncio.gather(
+            *(
+                observe_store(each, Sample("", 0.0), timeout_s=timeout_s, secret=secret)
+                for each in self._of_kinds("sentinel")
+            )
+        )
+        elected = elect_primary(reports)
+        if not elected or not any(each.reading("quorum_error") == "" for each in reports):
+            raise TalkError("The sentinels do not agree on a primary with a quorum.")
+        for store in self._of_kinds("store", "replica"):
+            if elected == f"{store.host}:{store.port}":
+                return store
+        raise TalkError(f"The elected primary {elected} is none of the known stores.")
 
     async def fail_over(self, call: Call) -> Done:
         why = ""

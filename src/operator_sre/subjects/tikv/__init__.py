@@ -21,5 +21,6 @@ plugin = Plugin(
     truths=KNOWLEDGE.truths,
     notes=KNOWLEDGE.notes,
     tools=tikv_tools,
+    requires=KNOWLEDGE.requires,
     stack=stack,
 )
