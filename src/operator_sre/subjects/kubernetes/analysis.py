@@ -58,6 +58,8 @@ _NAMED_IN_EVIDENCE = frozenset({"service", "persistentvolumeclaim"})
 # The rules blame the workload behind a service; the object to repair is the service.
 _OF_SERVICES = frozenset({"service_selector", "service_port", "service_protocol"})
 _LIKE_WORKLOADS = (*WORKLOAD_KINDS, "horizontalpodautoscaler", "namespace", "persistentvolumeclaim")
+# A probe also takes too long where what its workload calls is broken.
+_MAY_FOLLOW = frozenset({"readiness_probe_timing", "startup_probe_timing"})
 _WITHOUT_SUSPICION = {
     "jobs_succeed": "job_failed",
     "objects_deleted": "finalizer",
@@ -321,16 +323,20 @@ def explain(
             place = (symptom.kind, symptom.namespace, symptom.name)
             found[symptom] = Explanation(cause, *place, (symptom.detail,))
     for symptom in symptoms:
-        if symptom not in found and symptom.invariant == "pods_ready":
-            called = callers_below(_turn(calls[symptom.namespace]), symptom.name)
-            roots = [
-                each
-                for other, each in found.items()
-                if other.namespace == symptom.namespace and other.name in called
-            ]
-            if roots:
-                # It is not ready because what it calls is broken.
-                found[symptom] = roots[0]
+        own = found.get(symptom)
+        if symptom.invariant != "pods_ready" or (own and own.cause not in _MAY_FOLLOW):
+            continue
+        called = callers_below(_turn(calls[symptom.namespace]), symptom.name)
+        roots = [
+            each
+            for other, each in found.items()
+            if other.namespace == symptom.namespace
+            and other.name in called
+            and each.cause not in _MAY_FOLLOW
+        ]
+        if roots:
+            # It is not ready because what it calls is broken.
+            found[symptom] = roots[0]
     return found
 
 

@@ -99,7 +99,7 @@ def shown_causes() -> tuple[Cause, ...]:
 
 
 def _breaks_of(own: list[str]) -> list[str]:
-    """The invariants that list a cause; of one that stops a node, all that pods have on it."""
+    """The invariants that list a cause; of a cause that stops a node, all that pods have on it."""
     if "nodes_ready" not in own:
         return own
     return [*own, *(spec.name for spec in invariant_specs() if spec.name not in _KINDS)]

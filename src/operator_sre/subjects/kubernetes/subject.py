@@ -175,7 +175,7 @@ class KubernetesCluster(BaseSubject):
         clock = self.settings.clock
         began = clock.monotonic()
         while waiting := [watch for watch in self.watches if not watch.synced]:
-            # A large or busy cluster answers late; one that refuses does not change its mind.
+            # A large or busy cluster answers late; a cluster that refuses stays so.
             patience = 0.5 if all(watch.problem for watch in waiting) else SYNC_TIMEOUTS
             if clock.monotonic() - began >= patience * self.settings.timeout_s:
                 break
