@@ -323,8 +323,8 @@ def explain(
             place = (symptom.kind, symptom.namespace, symptom.name)
             found[symptom] = Explanation(cause, *place, (symptom.detail,))
     for symptom in symptoms:
-        own = found.get(symptom)
-        if symptom.invariant != "pods_ready" or (own and own.cause not in _MAY_FOLLOW):
+        known = found.get(symptom)
+        if symptom.invariant != "pods_ready" or (known and known.cause not in _MAY_FOLLOW):
             continue
         called = callers_below(_turn(calls[symptom.namespace]), symptom.name)
         roots = [
