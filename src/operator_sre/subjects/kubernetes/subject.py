@@ -32,6 +32,8 @@ from operator_sre.subjects.kubernetes.watch import Watch
 __all__ = ["KubernetesCluster", "Options", "options_from", "target_name"]
 
 SYNC_POLL_S = 0.1
+# A whole check may take three times as long as the time-out of one target.
+SYNC_TIMEOUTS = 2.0
 # So long without a word of the API server, and what the store has is no longer the present.
 STALE_S = 15.0
 # The processes of a rig: the lab looks after them.
@@ -116,7 +118,6 @@ class KubernetesCluster(BaseSubject):
         try:
             problem = await self._wait_synced(await self._open())
         except ObservationError as error:
-            self._parts = ()
             blind = [Seen(name, {"kind": CLUSTER}, str(error)) for name in clusters]
             return self.observation([*blind, *strange])
         whole = [self._see_cluster(name, problem, self._judge_leaders()) for name in clusters]
@@ -172,8 +173,12 @@ class KubernetesCluster(BaseSubject):
     async def _wait_synced(self, api: Api) -> str:
         """Wait for the first lists; why the API server cannot be asked, or ""."""
         clock = self.settings.clock
-        ends = clock.monotonic() + self.settings.timeout_s / 2
-        while not all(watch.synced for watch in self.watches) and clock.monotonic() < ends:
+        began = clock.monotonic()
+        while waiting := [watch for watch in self.watches if not watch.synced]:
+            # A large or busy cluster answers late; a cluster that refuses stays so.
+            patience = 0.5 if all(watch.problem for watch in waiting) else SYNC_TIMEOUTS
+            if clock.monotonic() - began >= patience * self.settings.timeout_s:
+                break
             self._word.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SYNC_POLL_S):
