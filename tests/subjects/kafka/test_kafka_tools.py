@@ -192,7 +192,7 @@ def test_no_tool_elects_an_unclean_leader_and_the_lossy_ones_are_critical() -> N
         "lower_retention",
         "skip_offset",
     }
-    starts = ("data_present", "data_intact", "sheltered", "controller_last")
+    starts = ("data_present", "data_intact", "disk_free_bytes", "sheltered", "controller_last")
     for name in ("restart_node", "restart_broker"):
         assert {need.reading for need in plugin.requires[name]} == set(starts)
 
