@@ -49,7 +49,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class Watch:
     """One resource of one cluster, until it is cancelled.
 
-    It calls `changed` after every event, and `stirred` after those that a check could tell.
+    It calls `changed` after every event, and `stirred` after an event that a check can tell.
     `problem` says why it is behind, "" while it is not; `absent` that the cluster does not serve it
     to us. Nothing is deleted from the store by a lost connection.
     """
