@@ -209,7 +209,7 @@ class _Service:
                     await self.parts.replace(_starts(fresh))
                 else:
                     log.info("the settings are as they were")
-            except OperatorError as error:
+            except (OperatorError, OSError) as error:  # such as a directory that is gone
                 log.error("the previous settings stay in force: %s", error)
             self._report()
 
