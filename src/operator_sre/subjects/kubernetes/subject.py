@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,9 @@ RIG_KINDS = (
     *("container-runtime", "control-plane", "kube-proxy", "kubelet", "load", "machine", "network"),
 )
 ANSWER_S_MAX = 3.0
+# A change is followed for so long: the longest grace of what a change breaks, and the time that
+# endpoints take to follow.
+FOLLOW_S = 8.0
 EVIDENCE_MAX = 3
 # The targets that are always there; others come and go with what is broken.
 _STEADY = ("deployment", "statefulset", "daemonset", "cronjob", "node", "service")
@@ -95,6 +99,8 @@ class KubernetesCluster(BaseSubject):
         self.logs = PodLogs()
         self._parts: tuple[Target, ...] = ()
         self._word = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._stirred_at = -math.inf
         self._leads: dict[str, tuple[str, float]] = {}
 
     def targets(self) -> Sequence[Target]:
@@ -137,6 +143,19 @@ class KubernetesCluster(BaseSubject):
         explained = explain(self.store, symptoms, now, self.logs.lines())
         return self._see(symptoms, explained)
 
+    def _note_change(self) -> None:
+        self._stirred_at = self.settings.clock.monotonic()
+        self._stirred.set()
+
+    async def wait_change(self) -> None:
+        """Wait until an object changes that can be broken.
+
+        For some seconds after a change each check may find more: what is broken only when it lasts.
+        """
+        if self.settings.clock.monotonic() - self._stirred_at >= FOLLOW_S:
+            self._stirred.clear()
+            await self._stirred.wait()
+
     async def close(self) -> None:
         """Stop watching."""
         for task in self._tasks:
@@ -163,6 +182,7 @@ class KubernetesCluster(BaseSubject):
                 namespace=options.namespace,
                 clock=self.settings.clock,
                 changed=self._word.set,
+                stirred=self._note_change,
             )
             for resource in WATCHED
             if resource.namespaced or not options.namespace or resource.optional
