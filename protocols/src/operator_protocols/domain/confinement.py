@@ -30,7 +30,7 @@ class Confinement:
     `hosts` and to the UNIX `sockets` only, the latter from `programs`. None means that it is not
     known, and so not limited: then only the files of Operator itself are closed to it. With
     `credentials`, it may read files that hold secrets of others, because a person approved that.
-    Of the hidden files of rigs it sees those that are `shown`; None means all of them. `inside`
+    Of the hidden files of rigs it sees only `shown`; None means all of them. `inside`
     names the rig whose boundary this is: the command may signal the `processes` of the rig.
     """
 
