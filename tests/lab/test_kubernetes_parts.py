@@ -33,6 +33,7 @@ _BLANK = re.compile(r"\{[a-z0-9-]+(?:\.dir)?\}")
 @pytest.mark.parametrize("user", [0, 1000])
 def test_the_rig_is_a_sound_plan(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     spec = rig()
     check_spec(spec)
     names = {process.name for process in spec.processes}
@@ -166,6 +167,12 @@ def test_a_machine_without_root_has_no_nodes_and_the_rig_says_why(
     spec = rig()
     assert "root" in spec.note
     assert not [each for each in spec.processes if each.kind == build.NODE_KIND]
+
+
+def test_a_machine_of_another_kind_has_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert "this machine is aarch64" in rig().note
 
 
 # Be the first process of a node whose own places are the argument and /run.

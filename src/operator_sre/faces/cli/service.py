@@ -107,6 +107,11 @@ def install(
             "The service must not run as root.",
             next_step="Create an account: useradd --system --create-home operator-sre",
         )
+    if system and config.home.is_relative_to(Path.home()):
+        raise UsageError(
+            f"The home {str(config.home)!r} belongs to the account that runs this command.",
+            next_step=f'Name one of {user}, in operator.toml: home = "/var/lib/operator-sre"',
+        )
     text = unit_text(
         program=_program(),
         folder=(config.file.parent if config.file else Path.cwd()).absolute(),
@@ -204,7 +209,7 @@ class _Service:
                     await self.parts.replace(_starts(fresh))
                 else:
                     log.info("the settings are as they were")
-            except OperatorError as error:
+            except (OperatorError, OSError) as error:  # such as a directory that is gone
                 log.error("the previous settings stay in force: %s", error)
             self._report()
 

@@ -436,8 +436,9 @@ async def skip_offset(call: ClusterCall) -> Done:
         raise RefusedCall(f"{group} cannot be read: {view.error or 'it has no place there'}.")
     if place.read != offset or offset >= place.end:
         raise RefusedCall(f"{group} stands at offset {place.read}, and not at {offset}.")
-    if view.members:
-        raise RefusedCall(f"{group} has members. Stop them first, then skip the record.")
+    if view.members != 0:
+        count = "members" if view.members else "an unknown number of members"
+        raise RefusedCall(f"{group} has {count}. Stop them first, then skip the record.")
     record = await asyncio.to_thread(call.client.read_record, topic, index, offset)
     if record is None:
         raise RefusedCall(f"The record at offset {offset} cannot be read, so it is not skipped.")

@@ -6,6 +6,7 @@ Where nodes cannot be made there is a control plane alone, and the note of the r
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 
@@ -133,6 +134,8 @@ def why_no_nodes() -> str:
     """Why this machine cannot have nodes with pods, or ""."""
     if os.geteuid() != 0:
         return "nodes are network namespaces, which need root"
+    if (machine := platform.machine()) != "x86_64":
+        return f"images and libraries of nodes are for x86_64, and this machine is {machine}"
     lacking = [name for name in ("ip", "nsenter", "apt-get", "dpkg") if shutil.which(name) is None]
     return f"nodes need {', '.join(lacking)}" if lacking else ""
 
