@@ -52,7 +52,8 @@ def test_a_part_that_fails_starts_again_later_each_time_and_ends_no_other(tmp_pa
         async def broken(ready: Callable[[str], None]) -> None:
             nonlocal starts
             starts += 1
-            raise [UsageError("the port is taken"), ValueError("a bug")][starts % 2]
+            grouped = ExceptionGroup("tasks", [UsageError("the port is taken")])
+            raise [grouped, ValueError("a bug")][starts % 2]
 
         parts = Parts(tmp_path, clock)
         running = asyncio.create_task(parts.run({"web": broken, "monitor": _steady}))
@@ -65,6 +66,27 @@ def test_a_part_that_fails_starts_again_later_each_time_and_ends_no_other(tmp_pa
             assert (monitor.state, monitor.restarts) == (PartState.RUNNING, 0)
             assert parts.settled
             clock.go.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("problem", [SystemExit(1), asyncio.CancelledError()])
+def test_a_part_that_exits_or_cancels_itself_ends_no_other(
+    problem: BaseException, tmp_path: Path
+) -> None:
+    async def check() -> None:
+        async def broken(ready: Callable[[str], None]) -> None:
+            ready("")
+            raise problem
+
+        clock = Clock()
+        parts = Parts(tmp_path, clock)
+        running = asyncio.create_task(parts.run({"web": broken, "monitor": _steady}))
+        await _until(lambda: len(clock.waits) == 1)
+        assert parts.parts["web"].state is PartState.FAILED
+        assert parts.parts["monitor"].state is PartState.RUNNING
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -100,8 +100,9 @@ def test_images_begin_with_a_pinned_slim_python_and_end_as_a_user() -> None:
         "build": "${BASE}",
         "operator": "${BASE}",
         "agent": "operator",
+        "kitchen": "agent",
     }
-    for name in ("operator", "agent"):
+    for name in ("operator", "agent", "kitchen"):
         assert stages[name].last("USER") == "sre", name
     assert "latest" not in (FOLDER / "Dockerfile").read_text()
     assert not [rest for word, rest in _instructions() if word == "ADD"]
@@ -133,7 +134,9 @@ def test_only_what_is_locked_is_installed() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = re.search(r"\.\[([a-z,]+)\]", build)
     assert extras is not None
-    assert set(extras[1].split(",")) <= set(declared["optional-dependencies"])
+    installed = set(extras[1].split(","))
+    assert installed <= set(declared["optional-dependencies"])
+    assert installed >= {"kafka", "kubernetes", "postgres"}, "what the service can watch"
     text = (FOLDER / "Dockerfile").read_text() + (FOLDER / "compose.yaml").read_text()
     versions = set(re.findall(r"operator-sre/[a-z]+:(?:\$\{OPERATOR_TAG:-)?([0-9.]+)", text))
     assert versions == {declared["version"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,68 @@ async def test_it_says_that_it_watches_and_when_it_stops(watching: Watching, sto
     await asyncio.gather(task, return_exceptions=True)
     assert list(store.watchers.find()) == []
     assert list(world.stats.watches()) == []
+
+
+class _Prompt:
+    """A subject that learns of changes by itself."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.waits = 0
+
+    async def wait(self) -> None:
+        self.waits += 1
+        await self.changed.wait()
+        self.changed.clear()
+
+
+async def test_a_change_starts_a_check_before_the_interval_ends(watching: Watching) -> None:
+    world, prompt = _World(), _Prompt()
+    early = {"told": prompt.wait}
+    rounds = world.rounds({"told": 30.0, "plain": 30.0}, wait_change=early.get)
+    watching(rounds, ["told", "plain"])
+    await world.pass_s(12.0, sleepers=2)
+    assert world.times("told") == [0.0]
+    prompt.changed.set()
+    await world.pass_s(3.0, sleepers=2)
+    assert [at for at in world.times("told") if 12.0 <= at <= 13.5] == world.times("told")[1:]
+    assert len(world.times("told")) == 2
+    # The grid stays, and who learns of no change is checked on the grid alone.
+    await world.pass_s(25.0, sleepers=2)
+    assert world.times("told")[2:] == [30.0]
+    assert world.times("plain") == [2.5, 32.5]
+
+
+async def test_changes_without_end_are_bounded_by_what_a_check_takes(watching: Watching) -> None:
+    world = _World()
+
+    async def always() -> None:
+        return None
+
+    async def look_slowly(subject: str) -> None:
+        await world.look(subject)
+        await world.clock.sleep(2.0)
+
+    rounds = world.rounds({"busy": 60.0}, wait_change=lambda subject: always)
+    rounds.check = look_slowly
+    watching(rounds, ["busy"])
+    await world.pass_s(58.0, sleepers=1)
+    times = world.times("busy")
+    gaps = [later - sooner for sooner, later in pairwise(times)]
+    # A check of 2 s is followed by 6 s without one.
+    assert min(gaps) >= 8.0
+    assert len(times) >= 6
+
+
+async def test_a_subject_that_cannot_say_what_changed_is_checked_on_its_interval(
+    watching: Watching, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = _World()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    watching(world.rounds({"bad": 10.0}, wait_change=lambda subject: fail), ["bad"])
+    await world.pass_s(25.0, sleepers=1)
+    assert world.times("bad") == [0.0, 10.0, 20.0]
+    assert "cannot wait for bad" in caplog.text

@@ -391,3 +391,29 @@ def test_questions_of_every_day_are_safe() -> None:
         assert verdict.level is Level.SAFE, verdict.explanation
 
     expect_each(((f"curl -sg 'http://localhost:8080{one}'",) for one in LOOKS), is_safe)
+
+
+# What servers are told to do by whatever vendor, and what they only tell about that.
+ORDERS = (
+    "apply assign disconnect elect evacuate fire forget generate heal initialize prune push reap"
+    " reconcile recycle redo relaunch renew repair replay reschedule respawn shrink spawn transfer"
+    " unassign vote wake"
+)
+TOLD = "applied assignments elections evacuated generations healed repairs renewals votes"
+
+
+def orders() -> Iterator[tuple[str]]:
+    for order in ORDERS.split():
+        coded = f"%{ord(order[0]):02x}{order[1:]}"
+        for path in (f"/{order}", f"/api/v1/nodes/3/{order.upper()}", f"/{coded}/n1", f"/_{order}"):
+            yield (f"curl -s 'http://localhost:8080{path}'",)
+
+
+def test_an_order_as_a_whole_part_of_a_path_is_no_question() -> None:
+    def is_not_safe(command: str) -> None:
+        assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
+
+    expect_each(orders(), is_not_safe)
+    for each in TOLD.split():
+        line = f"curl -s http://localhost:8080/api/{each}"
+        assert judge(Action.shell(line), POLICY).level is Level.SAFE, line

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import ssl
+import subprocess
+import sys
 import tarfile
 import threading
 from pathlib import Path
@@ -30,6 +33,7 @@ _BLANK = re.compile(r"\{[a-z0-9-]+(?:\.dir)?\}")
 @pytest.mark.parametrize("user", [0, 1000])
 def test_the_rig_is_a_sound_plan(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     spec = rig()
     check_spec(spec)
     names = {process.name for process in spec.processes}
@@ -139,8 +143,21 @@ def test_groups_are_made_in_every_hierarchy_that_is_mounted(
     for name in ("memory", "hugetlb"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "memory")
-    cgroups.make_groups("mine")
-    assert [str(each.relative_to(tmp_path)) for each in tmp_path.rglob("mine")] == ["memory/mine"]
+    name = cgroups.group_name(tmp_path)
+    cgroups.make_groups(name)
+    assert [str(each.relative_to(tmp_path)) for each in tmp_path.rglob(name)] == [f"memory/{name}"]
+
+
+@pytest.mark.parametrize("name", ["", "*", "operator-lab-", "system.slice"])
+def test_no_group_of_the_machine_is_made_or_removed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    (tmp_path / "system.slice").mkdir()
+    for change in (cgroups.make_groups, cgroups.remove_groups):
+        with pytest.raises(ValueError, match="not a group of a rig"):
+            change(name)
+    assert (tmp_path / "system.slice").is_dir()
 
 
 def test_a_machine_without_root_has_no_nodes_and_the_rig_says_why(
@@ -150,3 +167,52 @@ def test_a_machine_without_root_has_no_nodes_and_the_rig_says_why(
     spec = rig()
     assert "root" in spec.note
     assert not [each for each in spec.processes if each.kind == build.NODE_KIND]
+
+
+def test_a_machine_of_another_kind_has_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert "this machine is aarch64" in rig().note
+
+
+# Be the first process of a node whose own places are the argument and /run.
+NODE = """
+import os, sys
+from pathlib import Path
+from operator_lab.kubernetes import namespaces
+place = Path(sys.argv[1])
+namespaces._OWN_PLACES = ("/run", str(place))
+namespaces.unshare(namespaces.NEWNS | namespaces.NEWPID)
+if os.fork() == 0:
+    namespaces._become_first(place / "built" / "pause", (place / "rig", place / "built"))
+os.wait()
+"""
+PAUSE = """#!/bin/sh
+cd "$(dirname "$0")/.."
+{ ls; cat /proc/sys/kernel/panic; echo 7 > /proc/sys/kernel/panic; } > rig/seen 2>&1
+touch lost
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces")
+def test_a_node_sees_its_rig_alone_and_changes_no_setting_of_the_kernel(tmp_path: Path) -> None:
+    for name in ("rig", "built", "others"):
+        (tmp_path / name).mkdir()
+    pause = tmp_path / "built" / "pause"
+    pause.write_text(PAUSE)
+    pause.chmod(0o755)
+    before = Path("/proc/sys/kernel/panic").read_text()
+    subprocess.run([sys.executable, "-c", NODE, str(tmp_path)], check=True, timeout=60)
+    assert (tmp_path / "rig" / "seen").read_text().split() == ["built", "rig", "10"]
+    assert not (tmp_path / "lost").exists()
+    assert Path("/proc/sys/kernel/panic").read_text() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes nodes")
+def test_a_program_of_a_node_never_starts_in_the_network_of_this_machine(tmp_path: Path) -> None:
+    runtime = next(each for each in rig().processes if each.name == "node1-runtime")
+    shell, flag, script = runtime.argv[:3]
+    (tmp_path / "init").write_text(str(os.getpid()))
+    argv = [shell, flag, script, str(tmp_path / "init"), "touch", str(tmp_path / "started")]
+    assert subprocess.run(argv, check=False).returncode != 0
+    assert not (tmp_path / "started").exists()

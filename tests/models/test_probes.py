@@ -239,6 +239,37 @@ def test_a_process_without_ports_is_deaf(tmp_path: Path) -> None:
         assert SOCKETS.read(_run(_ask(SOCKETS, target), tmp_path))[0] == "deaf"
 
 
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid inode\n"
+ROW = "   0: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0  0 77 1 0 1\n"
+DENIED = "ls: cannot open directory '/proc/4711/fd': Permission denied\n"
+CLOSED = "ls: cannot read symbolic link '/proc/4711/fd/9': No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "outcome"),
+    [
+        (f"socket:[77]\n{HEAD}{ROW}", "", "listening"),
+        (f"socket:[77]\n{HEAD}{ROW}", CLOSED, "listening"),
+        (f"{HEAD}{ROW}", "", "deaf"),
+        (f"{HEAD}{ROW}", DENIED, "unknown"),
+        (f"{HEAD}{ROW}", f"{DENIED}{CLOSED}", "unknown"),
+        ("", "ls: cannot access '/proc/4711/fd': No such file or directory\n", "deaf"),
+        ("socket:[77]\n", CLOSED, "unknown"),
+    ],
+)
+def test_sockets_that_cannot_all_be_listed_are_unknown(
+    stdout: str, stderr: str, outcome: str
+) -> None:
+    assert SOCKETS.read(_ran(stdout, 0 if outcome == "listening" else 2, stderr))[0] == outcome
+
+
+def test_a_machine_without_a_table_of_ipv6_is_read(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)):
+        target = replace(TARGET, process=Process(os.getpid(), 1.0))
+        line = _ask(SOCKETS, target).command.replace("tcp6", "tcp6-of-no-machine")
+        assert SOCKETS.read(_run(Action.shell(line), tmp_path))[0] == "listening"
+
+
 def test_room_and_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
     assert _of_ourselves(LIMITS, tmp_path)[0] == "room"
     assert _of_ourselves(DISK, tmp_path)[0] in ("room", "full")

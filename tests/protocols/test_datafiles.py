@@ -97,3 +97,15 @@ def test_what_was_never_seen_to_work_is_unknown(place: Path) -> None:
     assert files.are_present(place) is True
     _empty(place)
     assert files.are_present(place) is False
+
+
+def test_each_directory_keeps_its_own_newest_log(tmp_path: Path) -> None:
+    for name in ("orders-0", "a-topic-with-a-longer-name-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0000.log").write_bytes(b"a" * 64)
+    files = DataFiles(("*/*.log",))
+    key = str(tmp_path)
+    for _ in range(2):
+        files.compare(key, tmp_path, works=True)
+    shutil.rmtree(tmp_path / "orders-0")
+    assert files.compare(key, tmp_path, works=False) is False

@@ -150,6 +150,8 @@ SLEEPS: dict[str, str] = {
     "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_grown": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_until_broken": "polls a condition until its deadline",
+    "tests/subjects/kafka/fake_broker.py:serve.answer": "a broker that is slow, on purpose",
+    "tests/subjects/kafka/test_kafka_rig.py:_until": "polls a condition until its deadline",
     "tests/subjects/tikv/test_pd_contract.py:until": "polls a condition until its deadline",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
-from operator_protocols.ports import Alerts, Invariant, Subject
+from operator_protocols.ports import Alerts, Invariant, Prompting, Subject
 from operator_sre.monitor.monitor import advance, run_check, violations_of
 from operator_sre.triggers.subject import (
     AlertedSubject,
@@ -201,3 +202,22 @@ async def test_what_it_says_is_in_the_finding() -> None:
     invariant = AlertInvariant("alert:HighLatency", (alert("f1"), alert("f2")))
     (found,) = invariant.check(Observation("shop", NOON))
     assert found.detail == "prometheus says: p99 is 300 ms (and 1 more)"
+
+
+async def test_a_subject_that_learns_of_changes_still_does_so_with_alerts() -> None:
+    class Learning(Shop):
+        async def wait_change(self) -> None:
+            return None
+
+    told = _with(Learning())
+    assert isinstance(told, Prompting)
+    await told.wait_change()
+
+
+async def test_a_subject_that_learns_of_no_change_never_reports_one() -> None:
+    waiting = asyncio.ensure_future(_with(Shop({})).wait_change())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)

@@ -114,6 +114,8 @@ class Parts:
 
     async def _keep(self, name: str) -> None:
         part, back_off_s = self.parts[name], BACK_OFF_S
+        part_task = asyncio.current_task()
+        assert part_task is not None
 
         def ready(address: str) -> None:
             self._move(part, PartState.RUNNING, address=address)
@@ -123,10 +125,13 @@ class Parts:
             problem = "it ended"
             try:
                 await self._starts[name](ready)
-            except OperatorError as error:
-                problem = str(error)
-            except Exception as error:  # noqa: BLE001  one broken part must not end the others
-                problem = f"{type(error).__name__}: {error}"
+            except asyncio.CancelledError:
+                if part_task.cancelling():
+                    raise
+                problem = "it was cancelled from within"
+            # One broken part must not end the others, also where a library exits.
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                problem = _describe(error)
             if self.clock.monotonic() - started > STEADY_S:
                 back_off_s = BACK_OFF_S
             part.restarts += 1
@@ -161,6 +166,13 @@ class Parts:
 
     def _now(self) -> datetime:
         return self.clock.now()
+
+
+def _describe(error: BaseException) -> str:
+    """What failed; of several parts of one part, the first that failed."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"
 
 
 @contextmanager

@@ -18,7 +18,15 @@ from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.watcher import Watcher
 from operator_protocols.errors import ConflictError, OperatorError
-from operator_protocols.ports import Approvals, Clock, Intents, Leases, Switch, Watchers
+from operator_protocols.ports import (
+    Approvals,
+    Clock,
+    Intents,
+    Leases,
+    Prompting,
+    Switch,
+    Watchers,
+)
 from operator_sre.drawing import plural
 from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
@@ -40,6 +48,9 @@ PARK_S = 60.0
 CHECKS_MAX = 256
 # First checks are spread over at most this long, so that the first results come soon.
 SPREAD_S_MAX = 5.0
+# A change starts a check at once, but not sooner after the last check than this, and than so many
+# times as long as that check took. Changes come in bursts, which one check covers.
+EARLY_S, EARLY_FACTOR, BURST_S = 1.0, 3.0, 0.2
 BEAT_S = 5.0
 # The category of an unexpected error.
 BROKEN = ErrorCategory.AGENT_RUNTIME_EXCEPTION
@@ -90,8 +101,17 @@ class LocalEngine:
             worker=self.worker,
             watchers=self.watchers,
             jitter=self.jitter,
+            wait_change=self._find_prompt,
         )
         await rounds.run(subjects)
+
+    def _find_prompt(self, subject: str) -> Callable[[], Awaitable[None]] | None:
+        """How to wait for a change of a subject; None where it learns of none by itself."""
+        try:
+            found = self.pipeline.controls(subject).subject
+        except OperatorError:  # the check says why
+            return None
+        return found.wait_change if isinstance(found, Prompting) else None
 
     async def work(self) -> None:
         """Claim tickets, the most urgent first, and work on them until cancelled."""
@@ -315,7 +335,8 @@ class Rounds:
 
     `check` checks a subject once and files its findings. Checks are due on a grid that does not
     drift, each up to `jitter` of its interval late, so that several operators do not all query a
-    system at the same moment.
+    system at the same moment. `wait_change` returns how to wait for a change of a subject that
+    learns of changes by itself: it is checked between two checks of the grid as well.
     """
 
     check: Callable[[str], Awaitable[object]]
@@ -327,6 +348,7 @@ class Rounds:
     jitter: float = 0.0
     checks_max: int = CHECKS_MAX
     chance: Callable[[], float] = random.random
+    wait_change: Callable[[str], Callable[[], Awaitable[None]] | None] = lambda subject: None
     _places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -350,9 +372,11 @@ class Rounds:
     async def _watch(self, subject: str, wait_s: float) -> None:
         interval_s = self.interval_of(subject)
         first = self.clock.monotonic() + wait_s
-        due, turn = first, 0
+        due, turn, took_s = first, 0, 0.0
         while True:
-            await self.clock.sleep(max(0.0, due - self.clock.monotonic()))
+            is_early = bool(turn) and await self._wait_early(subject, due, took_s)
+            if not is_early:
+                await self.clock.sleep(max(0.0, due - self.clock.monotonic()))
             async with self._places:
                 started = self.clock.monotonic()
                 try:
@@ -364,6 +388,8 @@ class Rounds:
                 else:
                     took_s = self.clock.monotonic() - started
                     self.stats.add_check(subject, self.clock.now(), took_s)
+            if is_early and self.clock.monotonic() < due:
+                continue
             turn += 1
             late_s = self.clock.monotonic() - (first + turn * interval_s)
             if late_s >= interval_s:
@@ -378,6 +404,30 @@ class Rounds:
                     extra={"subject": subject},
                 )
             due = first + turn * interval_s + self.chance() * self.jitter * interval_s
+
+    async def _wait_early(self, subject: str, due: float, took_s: float) -> bool:
+        """Wait for a change until a check is due; whether one came. Early checks are bounded."""
+        change = self.wait_change(subject)
+        rest_s = max(EARLY_S, EARLY_FACTOR * took_s)
+        if change is None or due - self.clock.monotonic() <= rest_s + BURST_S:
+            return False
+        await self.clock.sleep(rest_s)
+        waiting = asyncio.ensure_future(change())
+        nap = asyncio.ensure_future(self.clock.sleep(due - self.clock.monotonic()))
+        try:
+            await asyncio.wait([waiting, nap], return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                return False
+            if (problem := waiting.exception()) is not None:
+                log.error("cannot wait for %s: %r", subject, problem, extra={"subject": subject})
+                await nap
+                return False
+            await self.clock.sleep(BURST_S)
+            return True
+        finally:
+            for task in (waiting, nap):
+                task.cancel()
+            await asyncio.gather(waiting, nap, return_exceptions=True)
 
     def _fail(self, subject: str, problem: str) -> None:
         self.stats.add_failure(subject)

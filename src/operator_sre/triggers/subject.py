@@ -11,7 +11,7 @@ from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.health import Health, Severity, worst
 from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
-from operator_protocols.ports import Alerts, Clock, Invariant, Subject
+from operator_protocols.ports import Alerts, Clock, Invariant, Prompting, Subject
 
 __all__ = ["AlertInvariant", "AlertedSubject", "ObservedInvariant", "WithAlerts"]
 
@@ -131,6 +131,13 @@ class WithAlerts:
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now."""
         return self._subject.targets()
+
+    async def wait_change(self) -> None:
+        """Wait for a change that the subject learns of by itself."""
+        if isinstance(self._subject, Prompting):
+            await self._subject.wait_change()
+        else:
+            await asyncio.Event().wait()
 
     async def observe(self) -> Observation:
         """Observe once. Where nothing can be observed, the alerts count all the same."""

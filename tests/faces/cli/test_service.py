@@ -82,6 +82,10 @@ def test_the_unit_is_shown_and_written_for_the_own_account(home: Home) -> None:
     refused = home.run("service", "install", "--system", "--user", "root")
     assert (refused.code, "must not run as root" in refused.err) == (2, True)
     assert home.run("service", "install", "--system").code == 2
+    words = ("service", "install", "--system", "--user", "operator-sre", "--print")
+    assert "User=operator-sre\n" in home.run(*words, HOME="/nonexistent").out
+    refused = home.run(*words, HOME=str(home.cwd))
+    assert (refused.code, "Name one of operator-sre" in refused.err) == (2, True)
 
 
 def test_a_reload_refuses_what_needs_a_restart_or_a_person(tmp_path: Path) -> None:
@@ -93,7 +97,8 @@ def test_a_reload_refuses_what_needs_a_restart_or_a_person(tmp_path: Path) -> No
     must_be_reloadable(before, config("interval_s = 3"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="store cannot change"):
         must_be_reloadable(before, config("", store="postgresql://db/x"))  # type: ignore[arg-type]
-    public = config('[service]\nparts = ["api"]\napi = "0.0.0.0:1"')
-    with pytest.raises(ConfigError, match="reachable"):
-        must_be_reloadable(before, public)  # type: ignore[arg-type]
-    must_be_reloadable(public, public)  # type: ignore[arg-type]
+    for name in ("api", "web", "mcp", "alerts"):
+        public = config(f'[service]\nparts = ["{name}"]\n{name} = "0.0.0.0:1"')
+        with pytest.raises(ConfigError, match="reachable"):
+            must_be_reloadable(before, public)  # type: ignore[arg-type]
+        must_be_reloadable(public, public)  # type: ignore[arg-type]

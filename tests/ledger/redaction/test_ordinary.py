@@ -107,6 +107,9 @@ def test_machines_and_digests_stay(redactor: Redactor, text: str) -> None:
     "text",
     [
         "rejected password hunter2",
+        "wrong password redis123",
+        "bad password: server123",
+        "GET /hooks/app/refs/tRk3mB9pQzL0vX7c",
         "rejected password: web01",
         'rejected password "web01"',
         "password is web01",

@@ -30,6 +30,7 @@ class World:
     partitions: list[Partition]
     leader: int = 1
     silent: set[int] = field(default_factory=set)
+    slow_s: dict[int, float] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
     offline_dirs: set[int] = field(default_factory=set)
     usable_bytes: int = 80 << 30
@@ -37,6 +38,7 @@ class World:
     brokers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     ports: dict[int, int] = field(default_factory=dict)
     garbage: bool = False
+    moves_code: int = 0
 
     def answer(self, node: int, key: int, body: Reader) -> bytes:
         """The body of an answer of one broker."""
@@ -51,7 +53,7 @@ class World:
                 place += struct.pack(">qq", 100 << 30, self.usable_bytes) + b"\0"
                 return struct.pack(">ih", 0, 0) + varint(2) + place + b"\0"
             case 46:
-                return struct.pack(">ih", 0, 0) + b"\0" + varint(1) + b"\0"
+                return struct.pack(">ih", 0, self.moves_code) + b"\0" + varint(1) + b"\0"
             case 48:
                 return struct.pack(">ih", 0, 0) + struct.pack(">h", -1) + struct.pack(">i", 0)
             case 32:
@@ -130,6 +132,7 @@ async def serve(world: World, nodes: Sequence[int]) -> AsyncIterator[tuple[Targe
                 message = Reader(await reader.readexactly(size))
                 if node in world.silent:
                     continue
+                await asyncio.sleep(world.slow_s.get(node, 0.0))
                 if world.garbage:
                     writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                     break

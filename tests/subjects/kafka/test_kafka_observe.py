@@ -12,7 +12,9 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.subjects.kafka.subject import KafkaCluster
+from operator_sre.config.settings import SETTINGS
+from operator_sre.subjects.kafka.invariants import Options
+from operator_sre.subjects.kafka.subject import QUESTION_SHARE, KafkaCluster
 from tests.subjects.kafka.fake_broker import World, serve, spread
 
 pytestmark = pytest.mark.asyncio
@@ -144,8 +146,11 @@ async def test_each_failure_breaks_its_invariant(
     change(world)
     async with serve(world, NODES) as targets:
         subject = _subject(targets)
-        wrong = _wrong(subject, await subject.observe())
+        look = await subject.observe()
+        wrong = _wrong(subject, look)
     found = set(wrong)
+    # What is unknown is no reading: a cause that shows something else would be contradicted by it.
+    assert [each.target for each in look.seen if None in each.readings.values()] == []
     if change is _offline:  # its replicas are not in sync either, and the detail names it
         found -= {name for name in found if name.startswith("replicas_behind")}
         assert "topic-0-0" in wrong["partition_offline@cluster"]
@@ -170,6 +175,18 @@ async def test_a_silent_broker_hides_no_other_and_explains_the_cluster() -> None
         world.partitions = spread(2, 3, NODES)
         assert _wrong(subject, await subject.observe()) == {}
         assert subject.targets()[-1].depends_on == ()
+
+
+async def test_a_broker_as_slow_as_the_limit_allows_is_slow_and_not_down() -> None:
+    """With the times that Operator has by default: a limit above them would never be reached."""
+    usual = Options()
+    world = _world(slow_s={2: (usual.answer_ms_max + 200) / 1000})
+    timeout_s = float(next(each.default for each in SETTINGS if each.name == "timeout_s"))
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets, limit_s=timeout_s)
+        wrong = _wrong(subject, await subject.observe())
+    assert set(wrong) == {"slow_broker@broker-2"}
+    assert usual.write_ms_max / 1000 < timeout_s * QUESTION_SHARE
 
 
 async def test_the_controller_is_restarted_last() -> None:

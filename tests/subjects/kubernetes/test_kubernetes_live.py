@@ -402,3 +402,38 @@ async def test_a_cluster_that_is_still_being_listed_is_unknown_and_not_broken() 
         await subject.close()
     judged = {each.invariant: each.health for each in found}
     assert judged["control_plane_works"] is Health.UNKNOWN
+
+
+async def test_a_change_that_can_break_something_asks_for_a_check_and_a_heartbeat_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("operator_sre.subjects.kubernetes.subject.FOLLOW_S", 0.0)
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+        waiting = asyncio.ensure_future(subject.wait_change())
+        received = asyncio.Event()
+        for watch in subject.watches:
+            # A heartbeat was read once its watch has said so.
+            monkeypatch.setattr(watch, "_changed", received.set)
+        spec = {"renewTime": moment(), "leaseDurationSeconds": 15}
+        server.put("lease", {"metadata": named("kube-scheduler"), "spec": spec})
+        for beat in (node("one"), node("one")):
+            received.clear()
+            server.put("node", beat)
+            async with asyncio.timeout(TIMEOUT_S):
+                await received.wait()
+        assert not waiting.done()
+        fill(server, workload("orders", status=UNSETTLED, pod=_crashing("orders")))
+        async with asyncio.timeout(TIMEOUT_S):
+            await waiting
+
+
+async def test_what_follows_a_change_is_checked_without_another_change() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+        fill(server, workload("orders", status=UNSETTLED, pod=_crashing("orders")))
+        async with asyncio.timeout(TIMEOUT_S):
+            await until(subject, lambda each: bool(blamed(each)))
+            await subject.wait_change()

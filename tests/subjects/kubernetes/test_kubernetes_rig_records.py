@@ -15,6 +15,7 @@ from operator_sre.subjects.kubernetes.facts import facts_of
 from operator_sre.subjects.kubernetes.resources import WATCHED
 from operator_sre.subjects.kubernetes.store import ObjectStore, decode
 from operator_sre.subjects.kubernetes.subject import target_name
+from operator_sre.subjects.kubernetes.symptoms import Symptom
 from tests.subjects.kubernetes.rig.cases import CASES
 
 RECORDS = Path(__file__).parent / "rig" / "records"
@@ -82,3 +83,19 @@ def test_a_store_gives_back_what_was_recorded(name: str) -> None:
     record = read(name)
     pods = [decode(stored) for stored in fill(record).of("pod").values()]
     assert pods == record["objects"].get("pod", [])
+
+
+def test_what_calls_a_broken_workload_is_explained_by_it() -> None:
+    record = read("dependency-root")
+    store, now = fill(record), datetime.fromisoformat(record["now"])
+    symptoms = find_symptoms(store, now, record["logs"])
+    # Both callers stopped being ready in the same second; the record has them a moment before.
+    detail = "container app runs and is not ready"
+    callers = [
+        Symptom("pods_ready", "deployment", record["namespace"], name, detail)
+        for name in ("backend", "frontend")
+    ]
+    explained = explain(store, [*symptoms, *callers], now, record["logs"])
+    assert {(explained[each].cause, explained[each].name) for each in callers} == {
+        ("crash", "database")
+    }

@@ -25,11 +25,21 @@ SWITCH = "10.99.0.1"
 API_PORT = 6443
 REGISTRY_PORT = 5000
 NEWNS, NEWPID, NEWNET = 0x0002_0000, 0x2000_0000, 0x4000_0000
-MS_REC, MS_PRIVATE, MS_SHARED = 0x4000, 0x4_0000, 0x10_0000
+MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 0x1000, 0x4000, 0x4_0000, 0x10_0000
 PR_SET_PDEATHSIG = 1
 RELAY_BYTES = 65_536
 # Where the programs of a node write although they are configured otherwise.
 _OWN_PLACES = ("/run", "/var/lib", "/var/log")
+# What the kubelet demands of the whole kernel. It finds files with these values instead of the
+# settings of this machine, which would otherwise be changed for good.
+_KERNEL_SETTINGS = {
+    "kernel/keys/root_maxbytes": "25000000",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -118,6 +128,10 @@ def hold_node(
 ) -> int:
     """Be a node: its network, its mounts, its processes; returns when its first process ends."""
     name, peer = f"node{index}", f"node{index}"
+    (directory / "init").unlink(missing_ok=True)
+    # The switch may have ended, and another process may have its number.
+    if (switch / "net").stat().st_ino == Path("/proc/self/ns/net").stat().st_ino:
+        raise SystemExit("the switch does not run")
     unshare(NEWNET)
     ip("link", "set", "lo", "up")
     switch_pid = (switch / "net").readlink().parts[2]
@@ -138,7 +152,7 @@ def hold_node(
     unshare(NEWNS | NEWPID)
     child = os.fork()
     if child == 0:
-        _become_first(pause, directory)
+        _become_first(pause, (directory.parent, pause.parent))
     (directory / "init").write_text(str(child))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.kill(child, signal.SIGKILL))
@@ -150,22 +164,40 @@ def hold_node(
     return 0
 
 
-def _become_first(pause: Path, directory: Path) -> None:
-    """The first process of a node: it dies with its holder, and all others with it."""
+def _become_first(pause: Path, kept: Sequence[Path]) -> None:
+    """The first process of a node: it dies with its holder, and all others with it.
+
+    Of this machine's own places only the `kept` directories are visible in the node.
+    """
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         # Apart from this machine first, and then shared among the containers of the node.
         _mount(None, "/", None, MS_REC | MS_PRIVATE)
         _mount(None, "/", None, MS_REC | MS_SHARED)
         _mount("proc", "/proc", "proc", 0)
-        for place in _OWN_PLACES:
-            if Path(place).is_dir() and not directory.is_relative_to(place):
-                _mount("tmpfs", place, "tmpfs", 0)
+        for place in (Path(each).resolve() for each in _OWN_PLACES):
+            if place.is_dir():
+                _hide(place, [each for each in kept if each.resolve().is_relative_to(place)])
+        for setting, value in _KERNEL_SETTINGS.items():
+            shown = Path("/run", setting.replace("/", "-"))
+            shown.write_text(f"{value}\n")
+            if Path("/proc/sys", setting).exists():
+                _mount(str(shown), f"/proc/sys/{setting}", None, MS_BIND)
         os.execv(pause, [str(pause)])  # noqa: S606  it becomes the first process of the node
     except OSError as problem:
         sys.stderr.write(f"{problem}\n")
         sys.stderr.flush()
         os._exit(1)
+
+
+def _hide(place: Path, kept: Sequence[Path]) -> None:
+    """Make a place of this machine empty in this node, except for the directories to keep."""
+    opened = [(each.resolve(), os.open(each, os.O_PATH | os.O_DIRECTORY)) for each in kept]
+    _mount("tmpfs", str(place), "tmpfs", 0)
+    for each, handle in opened:
+        each.mkdir(parents=True, exist_ok=True)
+        _mount(f"/proc/self/fd/{handle}", str(each), None, MS_BIND | MS_REC)
+        os.close(handle)
 
 
 def _mount(source: str | None, place: str, kind: str | None, flags: int) -> None:
@@ -185,7 +217,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", type=int, default=0)
     parser.add_argument("--switch", type=Path)
     parser.add_argument("--pause", type=Path)
-    parser.add_argument("--group", default="")
+    parser.add_argument("--group", default="", help="The control group of a node.")
     given = parser.parse_args(words)
     if given.role == "switch":
         hold_switch(given.directory, given.port, given.nodes)

@@ -20,16 +20,16 @@ SHRINK_RATIO_MAX = 0.5
 class _Mark:
     """What identifies the data of a server: inode and size of its logs, sizes of other files.
 
-    `newest` is the log that it wrote last, because names of logs count up.
+    `newest` is the log of each directory that it wrote last, because names of logs count up.
     """
 
     logs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def newest(self) -> str:
-        """The name of the last log; "" without one."""
-        return max(self.logs, key=_order, default="")
+    def newest(self) -> dict[str, str]:
+        """The name of the last log of each directory."""
+        return {name.rpartition("/")[0]: name for name in sorted(self.logs, key=_order)}
 
 
 def _mark_files(place: Path, logs: Iterable[str], others: Iterable[str] = ()) -> _Mark:
@@ -46,9 +46,10 @@ def _is_intact(before: _Mark, now: _Mark) -> bool:
     It did not when a log is another file or shorter than before, as after a restore, or when
     other files are gone or much smaller.
     """
-    newest = before.newest
-    if newest and newest not in now.logs and _order(now.newest) <= _order(newest):
-        return False
+    latest = now.newest
+    for folder, newest in before.newest.items():
+        if newest not in now.logs and _order(latest.get(folder, "")) <= _order(newest):
+            return False
     for name, (inode, size) in before.logs.items():
         if name in now.logs and (now.logs[name][0] != inode or now.logs[name][1] < size):
             return False

@@ -39,6 +39,7 @@ __all__ = [
     "PermissionChecker",
     "Plugin",
     "Preparing",
+    "Prompting",
     "RecordReader",
     "Sealer",
     "Shell",
@@ -135,6 +136,15 @@ class Noted(Protocol):
     @property
     def notes(self) -> str:
         """What an agent has to know about this subject."""
+        ...
+
+
+@runtime_checkable
+class Prompting(Protocol):
+    """A subject that learns of changes by itself; a change is checked before the interval ends."""
+
+    async def wait_change(self) -> None:
+        """Wait until a check could find something else than the last one."""
         ...
 
 

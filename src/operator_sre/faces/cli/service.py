@@ -39,7 +39,12 @@ __all__ = ["app"]
 app = typer.Typer(help="Run every part in one process, as a service.", no_args_is_help=True)
 # A process keeps these for its life.
 _FIXED = ("home", "store", "ledger_key", "secrets_in", "secrets_key")
-_PURPOSES = {"api": "the API", "web": "the web console", "mcp": "the MCP server"}
+_PURPOSES = {
+    "api": "the API",
+    "web": "the web console",
+    "mcp": "the MCP server",
+    "alerts": "the alert receiver",
+}
 BEATS_PER_WATCHDOG = 3
 log = logging.getLogger(__name__)
 
@@ -101,6 +106,11 @@ def install(
         raise UsageError(
             "The service must not run as root.",
             next_step="Create an account: useradd --system --create-home operator-sre",
+        )
+    if system and config.home.is_relative_to(Path.home()):
+        raise UsageError(
+            f"The home {str(config.home)!r} belongs to the account that runs this command.",
+            next_step=f'Name one of {user}, in operator.toml: home = "/var/lib/operator-sre"',
         )
     text = unit_text(
         program=_program(),
@@ -199,7 +209,7 @@ class _Service:
                     await self.parts.replace(_starts(fresh))
                 else:
                     log.info("the settings are as they were")
-            except OperatorError as error:
+            except (OperatorError, OSError) as error:  # such as a directory that is gone
                 log.error("the previous settings stay in force: %s", error)
             self._report()
 
@@ -254,11 +264,13 @@ def _listener(config: Config, name: str) -> Listener:
 
     service = config.service
     host, _, port = service.addresses[name].rpartition(":")
+    # Senders of alerts use HTTP, and each trigger has a secret of its own.
+    tls = name != "alerts"
     return Listener(
         host.strip("[]"),
         int(port),
-        service.tls_cert,
-        service.tls_key,
+        service.tls_cert if tls else None,
+        service.tls_key if tls else None,
         service.hosts,
         # Encryption may end in front of us: in a proxy, or at the edge of a cluster.
         insecure=True,

@@ -44,6 +44,12 @@ _WHOLE = _VERBS | frozenset(
     setlevel loglevel updatedb replication fetchindex splitshard
     aliveness-test diediedie dropcaches notifycommit polling scatter setattribute srst
     cron.php wp-cron.php
+    ack acknowledge adopt apply arm assign boost bump consume disconnect dispatch elect enqueue
+    ensure evacuate expel fire force forget generate grant handoff heal hup ingest init initialize
+    nuke optimise perform poke pop prune push reap rebase reconcile reconnect recycle redo
+    regenerate relaunch relinquish renew repair replay repoint reprovision reschedule resize respawn
+    resubmit retrain shrink shut snooze spawn sweep transfer unassign undrain unpause vote wake
+    warmup
     append bgrewriteaof bgsave decr decrby del flushall flushdb getdel getset hdel hmset hset incr
     incrby lpop lpush lset ltrim mset persist pexpire replicaof rpop rpush sadd setex setnx slaveof
     spop srem zadd zrem

@@ -34,6 +34,7 @@ _LINK = Pattern(
 )
 # Such a path may name a digest, which is no secret: `/hooks/x/commits/89e6c98d...`.
 _DIGESTS = re.compile(rb"(?i)/(?:blobs?|commits?|digests?|refs?|revisions?|revs?|sha\d*|trees?)/$")
+_DIGEST = re.compile(rb"[0-9a-f]{7,64}")
 # Without a scheme, as some tools take it: `app:password@db:5432`, `app/password@//db:1521/x`.
 _BARE_LOGIN = Pattern(
     rb"(?m)(?:^|[\s\"'=(])[\w.-]{1,32}:[^\s:/@\"'`<>]{4,64}@[\w.-]{2,64}(?::\d{2,5}|/)"
@@ -101,7 +102,7 @@ def _find_user_tokens(data: bytes, start: int, _: int) -> Iterator[Finding]:
 @detector(_LINK)
 def _find_links(data: bytes, start: int, end: int) -> Iterator[Finding]:
     last = _SEGMENT.at(data, end)
-    if _DIGESTS.search(data[start:end]):
+    if _DIGESTS.search(data[start:end]) and _DIGEST.fullmatch(data[end:last]):
         return
     if last > 0 and looks_made(data[end:last]) and not is_uuid(data[end:last]):
         yield Finding(end, last, "token")

@@ -52,10 +52,11 @@ _WINDOW_BYTES = 512
 _BEYOND_BYTES = 40
 REFUSED_BYTES = 16
 _REFUSED = Pattern(rb"\b(?:wrong|incorrect|bad|invalid|rejected|refused) [a-z ]{1,24}$")
+# The name of a product with a number, such as `redis123`, is a common password.
 _MACHINE = Pattern(
-    rb"(?i)(?:(?:api|app|backend|cache|controller|db|edge|etcd|frontend|gateway|gw|host|kafka|lb"
-    rb"|leader|master|member|mysql|node|pg|postgres|primary|proxy|redis|replica|server|srv|standby"
-    rb"|storage|store|vm|web|worker|zk)[-.]?)+\d{0,3}"
+    rb"(?i)(?:(?:api|app|backend|cache|controller|db|edge|frontend|gateway|gw|host|lb"
+    rb"|leader|master|member|node|primary|proxy|replica|server|srv|standby|storage|store|vm|web"
+    rb"|worker)[-.]?|(?:etcd|kafka|mysql|pg|postgres|redis|zk)[-.])+\d{0,2}"
 )
 _PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
 
@@ -296,8 +297,8 @@ def names_machine(data: bytes, start: int, end: int, value: Value) -> bool:
     """
     if value.quote or data[end - 1 : end] != b" " or b":" in data[start:end]:
         return False
-    before = data[max(0, start - REFUSED_BYTES) : end].lower()
-    return _REFUSED.first(before) is not None and _MACHINE.fits(value.of(data))
+    before, name = data[max(0, start - REFUSED_BYTES) : end].lower(), value.of(data)
+    return _REFUSED.first(before) is not None and not name.isalpha() and _MACHINE.fits(name)
 
 
 def is_code(value: bytes) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "likelihood",
     "normalise",
     "predict_outcomes",
+    "shows_all",
 ]
 
 SURE = 0.9
@@ -193,7 +194,7 @@ class _Place:
         # A mere dependant is suspected only of causes whose predictions the observation shows.
         near = [symptoms.invariants.get(name) for name in self.without if name in self.needs]
         readings = symptoms.readings.get(self.target.name, {})
-        return _shows_all(cause, readings) and any(_explains_all(cause, each) for each in near)
+        return shows_all(cause, readings) and any(_explains_all(cause, each) for each in near)
 
 
 def first_belief(
@@ -244,7 +245,7 @@ def _weigh(
     """The weight of a cause at a place, before any probe."""
     weight = cause.prior
     if not place.broken:
-        weight *= ELSEWHERE_SHOWN if _shows_all(cause, readings) else ELSEWHERE
+        weight *= ELSEWHERE_SHOWN if shows_all(cause, readings) else ELSEWHERE
     # Every explained target adds weight. Unexplained ones count once, because the dependants of
     # one target all show the same symptom.
     doubt = 1.0
@@ -276,7 +277,7 @@ def _explains_all(cause: Cause, invariants: frozenset[str] | None) -> bool:
     return bool(invariants) and set(invariants or ()) <= set(cause.breaks)
 
 
-def _shows_all(cause: Cause, readings: Mapping[str, Value]) -> bool:
+def shows_all(cause: Cause, readings: Mapping[str, Value]) -> bool:
     """Whether the readings show everything that the cause predicts, and it predicts something."""
     return bool(cause.shows) and all(
         name in readings and readings[name] == value for name, value in cause.shows.items()

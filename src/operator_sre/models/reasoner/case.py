@@ -34,9 +34,10 @@ from operator_sre.models.reasoner.causes import (
 from operator_sre.models.reasoner.logs import read_log
 from operator_sre.models.reasoner.outcomes import CHANGES, DECISIVE
 from operator_sre.models.reasoner.probes import PROBES, Probe, Scene
+from operator_sre.models.reasoner.statement import keep_supported
 from operator_sre.models.reasoner.symptoms import TROUBLES, meaning
 
-__all__ = ["LISTENS_ON", "Case", "Reading", "case_from", "is_made", "split_case"]
+__all__ = ["LISTENS_ON", "OBSERVED", "Case", "Reading", "case_from", "is_made", "split_case"]
 
 OUTPUT_CHARS_MAX = 500
 OBSERVED = "observation"  # the source of changes that only a check has noticed
@@ -164,7 +165,15 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     belief = normalise({each: w for each, w in belief.weights.items() if each.target not in others})
     belief = belief.without(blamed)
     belief = _learn_from_failures(belief, briefing, failed, blamed)
-    for word, target in (*_find_words(briefing, violations), *attempts.complaints):
+    words = (*_find_words(briefing, violations), *attempts.complaints)
+    belief = keep_supported(
+        belief,
+        briefing,
+        symptoms=symptoms,
+        words=words,
+        readings=(*attempts.outputs, *readings),
+    )
+    for word, target in words:
         belief = belief.weigh_word(target, word)
     made = {change.target for change in briefing.changes if is_made(change)}
     belief = normalise(

@@ -10,10 +10,11 @@ from operator_protocols.domain.change import Change, describe_change
 from operator_protocols.domain.diagnosis import Evidence
 from operator_protocols.domain.observation import Trouble, Violation
 from operator_sre.models.reasoner.belief import Suspect, likelihood
-from operator_sre.models.reasoner.case import LISTENS_ON, Case, Reading, is_made
+from operator_sre.models.reasoner.case import LISTENS_ON, OBSERVED, Case, Reading, is_made
 from operator_sre.models.reasoner.causes import UNEXPLAINED
 from operator_sre.models.reasoner.logs import LINES_READ
 from operator_sre.models.reasoner.outcomes import HEALTHY
+from operator_sre.models.reasoner.statement import find_visible
 from operator_sre.models.reasoner.symptoms import REASONS, WEAK_REASONS
 
 __all__ = [
@@ -69,6 +70,10 @@ def order_evidence(case: Case, leader: Suspect) -> tuple[Evidence, ...]:
     telling = [_cite(reading) for (_, score), _, reading in ranked if score < -TELLS]
     rest = [_cite(reading) for reading in (*case.outputs, *case.readings)]
     ordered = _sort_changes(case, leader.target)
+    if leader.target not in find_visible(case.briefing):
+        # What became different around processes is about findings of processes.
+        near = {leader.target, *(each.target for each in case.briefing.ticket.violations)}
+        ordered = [each for each in ordered if each.target in near or each.source == OBSERVED]
     changes = [Evidence(describe_change(change), seq) for change in ordered]
     made = [each for change, each in zip(ordered, changes, strict=True) if is_made(change)]
     shown = [Evidence(text, seq) for text in _list_shown(case, leader)]

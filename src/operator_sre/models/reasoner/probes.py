@@ -31,6 +31,7 @@ _ROW = re.compile(
     r"\s*\d+: [0-9A-F]+:(?P<port>[0-9A-F]{4}) \S+ (?P<state>[0-9A-F]{2})"
     r" [0-9A-F]{8}:(?P<waits>[0-9A-F]{8})(?: +\S+){4} (?P<inode>\d+) "
 )
+_CLOSED = "No such file"
 _INSPECT, _NO_CONTAINER = "docker_inspect", "No such container"
 
 
@@ -191,12 +192,15 @@ class SocketsProbe:
     name, question, cost = "sockets", "does it accept connections?", 1.2
 
     def ask(self, target: Target) -> Action | None:
-        """The sockets of its process, and the connections that are not idle."""
+        """The sockets of its process, and the connections that are not idle.
+
+        A machine may lack the table of IPv6.
+        """
         if target.process is None:
             return None
         here = f"/proc/{target.process.pid}"
         sockets = f"ls -l {here}/fd | grep -o 'socket:.*'"
-        command = f"{sockets}; grep -hEv '{_IDLE}' {here}/net/tcp {here}/net/tcp6"
+        command = f"{sockets}; grep -shEv '{_IDLE}' {here}/net/tcp {here}/net/tcp6"
         why = f"Check whether {target.name} listens and accepts connections."
         return _shell(target, command, why)
 
@@ -212,8 +216,10 @@ class SocketsProbe:
         own = set(re.findall(r"^socket:\[(\d+)\]", result.stdout, re.MULTILINE))
         rows = [_ROW.match(line) for line in result.stdout.splitlines()]
         mine = [row for row in rows if row is not None and row["inode"] in own]
-        gone = "No such file" in result.stderr and not own
-        if not gone and (result.stderr or not any(rows)):
+        # A descriptor may be closed while they are listed, and a process that is gone has none.
+        is_moved = [_CLOSED in line for line in result.stderr.splitlines()]
+        gone = any(is_moved) and not own
+        if not all(is_moved) or not (gone or any(rows)):
             return "unknown", "the sockets could not be listed"
         waits = [(row, int(row["waits"], 16)) for row in mine]
         ports = dict.fromkeys(str(int(r["port"], 16)) for r in mine if r["state"] == _LISTENS)

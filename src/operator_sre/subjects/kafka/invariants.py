@@ -43,8 +43,8 @@ class Options:
 
     canary: str = ""
     mechanism: str = MECHANISMS[0]
-    answer_ms_max: float = 3_000.0
-    write_ms_max: float = 3_000.0
+    answer_ms_max: float = 1_000.0
+    write_ms_max: float = 1_000.0
     lag_window_s: float = 60.0
     settings_every_s: float = 60.0
     move_s_max: float = 600.0

@@ -142,6 +142,7 @@ def rig() -> RigSpec:
     )
     options: dict[str, str | int | float | bool] = {
         "canary": CANARY,
+        "answer_ms_max": 500.0,
         "settings_every_s": 4.0,
         "lag_window_s": 15.0,
         "disk_free_bytes_min": 24 << 20,

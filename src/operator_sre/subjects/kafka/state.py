@@ -31,6 +31,7 @@ __all__ = [
     "BrokerStatus",
     "Cluster",
     "differing",
+    "is_idle",
     "join_names",
     "match_nodes",
     "name_places",
@@ -176,10 +177,11 @@ class Cluster:
         """The part of one broker in the cluster."""
         node = self.nodes.get(status.target.name)
         quorum = self.quorum
+        controls = quorum is not None and quorum.leader == node
         readings: dict[str, Value] = {
             "node": node,
             "quorum": self.has_quorum,
-            "is_controller": quorum is not None and quorum.leader == node,
+            "is_controller": None if self.has_quorum is None else controls,
             "brokers_up": len(self.up),
         }
         if self.metadata is None or node is None:
@@ -192,7 +194,11 @@ class Cluster:
             if each.replicas[0] == node and each.leader not in (node, -1) and node in each.in_sync
         ]
         first = sum(each.replicas[0] == node for each in own)
-        needed = self.below_minimum(without=node) if status.up else []
+        needed = self.below_minimum(without=node)
+        if not status.up:
+            # Silent to Operator, it may still serve others. Without a controller, what is known of
+            # replicas in sync is old; a partition without a leader has nothing to lose.
+            needed = [each for each in needed if self.has_quorum and each.leader >= 0]
         return {
             **readings,
             "registered": self.is_registered(status),
@@ -310,6 +316,11 @@ def min_insync(settings: Mapping[str, Setting]) -> int | None:
 def whole(text: str, otherwise: int = 0) -> int:
     """A whole number as a setting has it."""
     return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else otherwise
+
+
+def is_idle(readings: Mapping[str, Value]) -> bool:
+    """Whether the process of a broker is known to do nothing: its restart takes nothing away."""
+    return readings.get("running") is False or readings.get("paused") is True
 
 
 def name_places(places: Iterable[Partition | Reassignment]) -> str:

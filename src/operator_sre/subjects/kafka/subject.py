@@ -41,19 +41,21 @@ from operator_sre.subjects.kafka.state import (
     BrokerStatus,
     Cluster,
     differing,
+    is_idle,
     join_names,
     match_nodes,
 )
 from operator_sre.subjects.kafka.wire import Line, LoginError
 
-__all__ = ["KafkaCluster", "clients_of", "observe_cluster"]
+__all__ = ["QUESTION_SHARE", "KafkaCluster", "clients_of", "observe_cluster"]
 
 # Any of them passes the question on to the active controller.
 QUORUM_ASKED_MAX = 5
 SAMPLES_MAX = 64
 TOPICS_AT_ONCE = 500
-# A part of the time is for what librdkafka does after the brokers have answered.
-BROKERS_SHARE = 0.6
+# One question may take this part of the time for a target, so that a slow broker is not a dead one:
+# the limits of the options lie below it. A whole check may take three times that time.
+QUESTION_SHARE = 0.6
 
 
 class KafkaCluster(BaseSubject):
@@ -128,7 +130,11 @@ class KafkaCluster(BaseSubject):
             seen.append(Seen(CLUSTER, self._see_cluster(cluster, canary)))
         known = (BROKER, GROUP, PRODUCER)
         seen += [see_stranger(each) for each in targets if each.kind not in known]
-        return self.observation(seen)
+        # A reading that is unknown is left out: as a value it would contradict what causes show.
+        return self.observation(
+            replace(each, readings={k: v for k, v in each.readings.items() if v is not None})
+            for each in seen
+        )
 
     def _see_brokers(self, cluster: Cluster, beside: Sequence[Mapping[str, Value]]) -> list[Seen]:
         options = self._options
@@ -163,7 +169,10 @@ class KafkaCluster(BaseSubject):
             if isinstance(size, int):
                 readings["log_grown"] = size > options.log_bytes_max
             # The active controller is restarted when nothing else is left to restart.
-            readings["controller_last"] = not readings.get("is_controller") or others_well[name]
+            controls = False if is_idle(readings) else readings["is_controller"]
+            readings["controller_last"] = others_well[name] or (
+                None if controls is None else not controls
+            )
             if status.up:
                 readings |= {
                     "reachable": True,
@@ -183,7 +192,9 @@ class KafkaCluster(BaseSubject):
                 elif len(cluster.statuses) == 1:
                     readings["settings_differing"] = ""
             elif not status.problem:
-                readings |= {"reachable": False, "error": status.error, "sheltered": True}
+                readings |= {"reachable": False, "error": status.error}
+                if is_idle(readings):
+                    readings["sheltered"] = True
             seen.append(Seen(name, {} if status.problem else readings, status.problem))
         return seen
 
@@ -224,7 +235,7 @@ class KafkaCluster(BaseSubject):
             cluster,
             [target.name for target in targets],
             mechanism=self._options.mechanism,
-            within_s=self.settings.timeout_s * (1 - BROKERS_SHARE) / 4,
+            within_s=self.settings.timeout_s * QUESTION_SHARE / 2,
         )
         well = bool(cluster.up) and len(cluster.up) == len(cluster.statuses)
         return [
@@ -288,7 +299,7 @@ async def observe_cluster(
 
     With `full` also for reassignments, quotas and settings of topics and brokers.
     """
-    within_s = settings.timeout_s * BROKERS_SHARE / 2
+    within_s = settings.timeout_s * QUESTION_SHARE
     statuses = await asyncio.gather(
         *(
             _ask_broker(settings, options, each, quorum_too=number < QUORUM_ASKED_MAX)
@@ -346,7 +357,7 @@ async def _ask_broker(
     settings: SubjectSettings, options: Options, target: Target, *, quorum_too: bool
 ) -> BrokerStatus:
     """Its own view of the brokers, its log directories, and who leads the controllers."""
-    within_s = settings.timeout_s * BROKERS_SHARE / 2
+    within_s = settings.timeout_s * QUESTION_SHARE
     if not addresses_of(target):
         return BrokerStatus(target, problem="the target has no port")
     try:
@@ -370,7 +381,7 @@ async def _ask_settings(
     settings: SubjectSettings, options: Options, target: Target, node: int
 ) -> Mapping[str, Setting]:
     """The settings of one broker, which only it can tell."""
-    within_s = settings.timeout_s * BROKERS_SHARE / 2
+    within_s = settings.timeout_s * QUESTION_SHARE
     try:
         async with Line(settings, target, mechanism=options.mechanism, within_s=within_s) as line:
             found = (await line.ask(describe_settings((), node, SETTINGS))).value or {}
@@ -384,7 +395,7 @@ def clients_of(settings: SubjectSettings, options: Options) -> tuple[Client, Can
     brokers = [target for target in settings.targets() if target.kind == BROKER]
     access = next((each.access for each in brokers if each.access is not None), Access())
     servers = servers_of(place for each in brokers for place in addresses_of(each))
-    timeout_s = settings.timeout_s * (1 - BROKERS_SHARE) / 2
+    timeout_s = settings.timeout_s * QUESTION_SHARE
     shared = client_settings(
         servers,
         access,

@@ -29,7 +29,12 @@ from operator_sre.subjects.kafka.groups import read_groups
 from operator_sre.subjects.kafka.invariants import Options, options_from
 from operator_sre.subjects.kafka.kinds import BROKER, GROUP
 from operator_sre.subjects.kafka.local import broker_readings
-from operator_sre.subjects.kafka.protocol import Request, move_replicas, set_quota
+from operator_sre.subjects.kafka.protocol import (
+    Reassignment,
+    Request,
+    move_replicas,
+    set_quota,
+)
 from operator_sre.subjects.kafka.state import (
     MIN_INSYNC,
     RETENTION,
@@ -38,6 +43,7 @@ from operator_sre.subjects.kafka.state import (
     THROTTLED,
     UNCLEAN,
     Cluster,
+    is_idle,
     whole,
 )
 from operator_sre.subjects.kafka.subject import clients_of, observe_cluster
@@ -52,6 +58,7 @@ HOUR_MS = 3_600_000
 MOVE_BYTES_PER_S = 10 << 20
 # Resetting these gives back what the brokers have, and loses nothing.
 RESETTABLE = (MIN_INSYNC, UNCLEAN)
+RETENTIONS = ("log.retention.bytes", "log.retention.ms", RETENTION)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -79,6 +86,12 @@ class ClusterCall(Call):
                 "No controller leads, so nothing can be changed. Bring the brokers back first.",
                 FailureCategory.RESOURCE,
             )
+
+    def moves(self) -> Sequence[Reassignment]:
+        """The reassignments under way; RefusedCall where they cannot be read."""
+        if self.cluster.moves is None:
+            raise RefusedCall("The reassignments under way cannot be read. Try again.")
+        return self.cluster.moves
 
     async def observe(self) -> Cluster:
         """The cluster as it is now."""
@@ -155,12 +168,16 @@ async def restart_broker(call: ClusterCall) -> Done:
     }
     if readings.get("data_present") is False or readings.get("data_intact") is False:
         raise RefusedCall(f"The data of {name} is not what it left, so it is not started.")
-    if status.up and readings.get("sheltered") is not True:
+    idle = is_idle(readings)
+    if not idle and readings.get("sheltered") is not True:
         where = readings.get("needed_by") or "unknown partitions"
         raise RefusedCall(f"Without {name} these would take no writes: {where}.")
     others = [each for each in call.cluster.statuses if each.target.name != name]
-    if readings.get("is_controller") and not all(each.up for each in others):
-        raise RefusedCall(f"{name} is the active controller; bring the other brokers back first.")
+    leads = not idle and readings.get("is_controller") is not False
+    if leads and not all(each.up for each in others):
+        raise RefusedCall(
+            f"{name} is or may be the active controller; bring the other brokers back first."
+        )
     await life.restart(name)
 
     def caught_up(cluster: Cluster) -> bool:
@@ -186,7 +203,7 @@ async def elect_preferred_leaders(call: ClusterCall) -> Done:
 async def cancel_reassignment(call: ClusterCall) -> Done:
     """All that are under way."""
     call.need_quorum()
-    moves = call.cluster.moves or ()
+    moves = call.moves()
     if not moves:
         return Done("No reassignment is under way.", {"changed": False})
     await call.ask(move_replicas({(move.topic, move.index): None for move in moves}))
@@ -197,7 +214,7 @@ async def cancel_reassignment(call: ClusterCall) -> Done:
 async def clear_throttle(call: ClusterCall) -> Done:
     """Of all brokers and topics; refused while replicas are being moved."""
     call.need_quorum()
-    if call.cluster.moves:
+    if call.moves():
         raise RefusedCall("A reassignment is under way, which the throttle may be there for.")
     topics = {
         name: [key for key in THROTTLED if key in rows and rows[key].value]
@@ -253,6 +270,8 @@ async def raise_replication(call: ClusterCall) -> Done:
     """New replicas go to the brokers that have the fewest; the existing ones stay."""
     call.need_quorum()
     topic = call.topic()
+    if any(move.topic == topic for move in call.moves()):
+        raise RefusedCall(f"A reassignment of {topic} is under way; wait until it has ended.")
     alive = (
         sorted(entry.node for entry in call.cluster.metadata.brokers)
         if call.cluster.metadata
@@ -293,6 +312,8 @@ async def move_replica(call: ClusterCall) -> Done:
     there = [each for each in call.cluster.partitions if (each.topic, each.index) == (topic, index)]
     if not there:
         raise RefusedCall(f"There is no partition {topic}-{index}.", FailureCategory.NOT_FOUND)
+    if any((move.topic, move.index) == (topic, index) for move in call.moves()):
+        raise RefusedCall(f"A reassignment of {topic}-{index} is under way; wait or cancel it.")
     nodes = call.cluster.nodes
     for name in (call.text("from_broker"), call.text("to_broker")):
         find_target(call.settings.targets(), name, BROKER)
@@ -314,13 +335,34 @@ async def move_replica(call: ClusterCall) -> Done:
 
 
 async def reset_topic_setting(call: ClusterCall) -> Done:
-    """Only settings whose default cannot lose records."""
+    """Only settings whose default cannot lose records; the minimum is lowered only where a topic
+    takes no writes as soon as one replica is missing.
+    """
     call.need_quorum()
     topic, key = call.topic(), call.text("setting")
     if key not in RESETTABLE:
         raise RefusedCall(
             f"{key[:60]!r} is not reset by Operator, because records could be lost; it resets"
             f" {' and '.join(RESETTABLE)}.",
+            FailureCategory.PERMISSION,
+        )
+    rows = [brokers.get(key) for brokers in call.cluster.brokers.values()]
+    defaults = {row.value for row in rows if row is not None}
+    before = call.cluster.topics.get(topic, {}).get(key)
+    if before is None or len(defaults) != 1:
+        raise RefusedCall(f"The {key} of {topic} or of the brokers is unknown or not the same.")
+    after = defaults.pop()
+    copies = [len(each.replicas) for each in call.cluster.partitions if each.topic == topic]
+    least = min(2, *copies)
+    lowers = key == MIN_INSYNC and whole(after) < whole(before.value)
+    if (key == UNCLEAN and after != "false") or (lowers and whole(after) < least):
+        raise RefusedCall(
+            f"The brokers have {key}={after}, with which confirmed records could be lost.",
+            FailureCategory.PERMISSION,
+        )
+    if lowers and whole(before.value) < min(copies):
+        raise RefusedCall(
+            f"{topic} takes writes without one of its replicas, so its {key} is not lowered.",
             FailureCategory.PERMISSION,
         )
     await asyncio.to_thread(call.client.change, "topic", topic, {key: None})
@@ -335,9 +377,30 @@ async def reset_broker_setting(call: ClusterCall) -> Done:
     rows = call.cluster.brokers.get(name, {})
     if key not in SETTINGS or key not in rows or not rows[key].own:
         raise RefusedCall(f"{name} has no {key[:60]!r} that was changed at run time.")
+    before = rows[key].value
+    others = {
+        other[key].value
+        for owner, other in call.cluster.brokers.items()
+        if owner != name and key in other
+    }
+    if others == {before} or len(others) != 1:
+        raise RefusedCall(f"{name} does not differ from the other brokers, or they do not agree.")
+    if _loses_records(key, before, after := others.pop()):
+        raise RefusedCall(
+            f"The others have {key}={after}, with which {name} could lose records.",
+            FailureCategory.PERMISSION,
+        )
     node = str(call.cluster.nodes[name])
     await asyncio.to_thread(call.client.change, "broker", node, {key: None})
-    return Done(f"{name} has the {key} of its file.", {"changed": True, "before": rows[key].value})
+    return Done(f"{name} has the {key} of its file.", {"changed": True, "before": before})
+
+
+def _loses_records(key: str, before: str, after: str) -> bool:
+    """Whether a broker with the new value may delete or lose records that it keeps with the old."""
+    old, new = whole(before), whole(after)
+    if key in RETENTIONS:
+        return new >= 0 and not 0 <= old <= new
+    return (key == MIN_INSYNC and new < old) or (key == UNCLEAN and after != "false")
 
 
 async def lower_retention(call: ClusterCall) -> Done:
@@ -373,8 +436,9 @@ async def skip_offset(call: ClusterCall) -> Done:
         raise RefusedCall(f"{group} cannot be read: {view.error or 'it has no place there'}.")
     if place.read != offset or offset >= place.end:
         raise RefusedCall(f"{group} stands at offset {place.read}, and not at {offset}.")
-    if view.members:
-        raise RefusedCall(f"{group} has members. Stop them first, then skip the record.")
+    if view.members != 0:
+        count = "members" if view.members else "an unknown number of members"
+        raise RefusedCall(f"{group} has {count}. Stop them first, then skip the record.")
     record = await asyncio.to_thread(call.client.read_record, topic, index, offset)
     if record is None:
         raise RefusedCall(f"The record at offset {offset} cannot be read, so it is not skipped.")

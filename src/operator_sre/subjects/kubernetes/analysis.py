@@ -15,6 +15,7 @@ from typing import Any
 
 from operator_protocols.domain.health import Severity
 from operator_sre.subjects.kubernetes.containers import NOT_YET
+from operator_sre.subjects.kubernetes.dependencies import callers_below, calls_between
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.reader import rank
 from operator_sre.subjects.kubernetes.resources import CLUSTER_WIDE, WATCHED, WORKLOAD_KINDS
@@ -57,6 +58,8 @@ _NAMED_IN_EVIDENCE = frozenset({"service", "persistentvolumeclaim"})
 # The rules blame the workload behind a service; the object to repair is the service.
 _OF_SERVICES = frozenset({"service_selector", "service_port", "service_protocol"})
 _LIKE_WORKLOADS = (*WORKLOAD_KINDS, "horizontalpodautoscaler", "namespace", "persistentvolumeclaim")
+# A probe also takes too long where what its workload calls is broken.
+_MAY_FOLLOW = frozenset({"readiness_probe_timing", "startup_probe_timing"})
 _WITHOUT_SUSPICION = {
     "jobs_succeed": "job_failed",
     "objects_deleted": "finalizer",
@@ -296,12 +299,14 @@ def explain(
     specs = {spec.name: spec for spec in invariant_specs()}
     broken_nodes = {symptom.name for symptom in symptoms if symptom.kind == "node"}
     ranked: dict[str, list[Suspicion]] = {}
+    calls: dict[str, dict[str, set[str]]] = {}
     found: dict[Symptom, Explanation] = {}
     for symptom in symptoms:
         namespace = symptom.namespace
         if namespace not in ranked:
             snapshot = snapshot_of(store, namespace, now, logs.get(namespace, {}))
             ranked[namespace] = rank(snapshot)
+            calls[namespace] = calls_between(snapshot)
         if symptom.node in broken_nodes:
             # What fails on a node that has failed says nothing more.
             own = Symptom("nodes_ready", "node", "", symptom.node, "")
@@ -317,7 +322,31 @@ def explain(
                 cause = "job_deadline"
             place = (symptom.kind, symptom.namespace, symptom.name)
             found[symptom] = Explanation(cause, *place, (symptom.detail,))
+    for symptom in symptoms:
+        known = found.get(symptom)
+        if symptom.invariant != "pods_ready" or (known and known.cause not in _MAY_FOLLOW):
+            continue
+        called = callers_below(_turn(calls[symptom.namespace]), symptom.name)
+        roots = [
+            each
+            for other, each in found.items()
+            if other.namespace == symptom.namespace
+            and other.name in called
+            and each.cause not in _MAY_FOLLOW
+        ]
+        if roots:
+            # It is not ready because what it calls is broken.
+            found[symptom] = roots[0]
     return found
+
+
+def _turn(calls: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Who is called by whom, from who calls whom."""
+    turned: dict[str, set[str]] = defaultdict(set)
+    for caller, called in calls.items():
+        for name in called:
+            turned[name].add(caller)
+    return turned
 
 
 def _choose(symptom: Symptom, ranked: Sequence[Suspicion], spec: InvariantSpec) -> Suspicion | None:

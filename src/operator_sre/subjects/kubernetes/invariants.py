@@ -30,6 +30,8 @@ _KINDS = {
     "objects_deleted": _PODS | {"namespace", "persistentvolumeclaim"},
 }
 PRIOR = 0.05
+# What else breaks wherever a workload does not run: its rollout, its callers, its service.
+_FOLLOWS = ("rollouts_complete", "pods_ready", "services_backed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,15 @@ def shown_causes() -> tuple[Cause, ...]:
             known.name,
             known.sentence,
             PRIOR,
-            breaks=(*breaks.get(known.name, ()), "rollouts_complete"),
+            breaks=tuple(dict.fromkeys((*_breaks_of(breaks.get(known.name, [])), *_FOLLOWS))),
             shows={"cause": known.name},
         )
         for known in known_causes().values()
     )
+
+
+def _breaks_of(own: list[str]) -> list[str]:
+    """The invariants that list a cause; of a cause that stops a node, all that pods have on it."""
+    if "nodes_ready" not in own:
+        return own
+    return [*own, *(spec.name for spec in invariant_specs() if spec.name not in _KINDS)]

@@ -6,6 +6,7 @@ Where nodes cannot be made there is a control plane alone, and the note of the r
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 
@@ -133,6 +134,8 @@ def why_no_nodes() -> str:
     """Why this machine cannot have nodes with pods, or ""."""
     if os.geteuid() != 0:
         return "nodes are network namespaces, which need root"
+    if (machine := platform.machine()) != "x86_64":
+        return f"images and libraries of nodes are for x86_64, and this machine is {machine}"
     lacking = [name for name in ("ip", "nsenter", "apt-get", "dpkg") if shutil.which(name) is None]
     return f"nodes need {', '.join(lacking)}" if lacking else ""
 
@@ -236,9 +239,7 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
     words = {"@ADDRESS@": _address(index), "@NETWORK@": network, "@NODE@": name}
     words |= {"@PKI@": PKI, "@GROUP@": group}
     home = f"{{{name}.dir}}"
-    # The first process of the node, as this machine numbers it, is known once the node is up.
-    enter = 'exec nsenter -t "$(cat "$0")" -n -m -p -- "$@"'
-    inside = ("sh", "-c", enter, f"{home}/init")
+    inside = ("sh", "-c", _ENTER, f"{home}/init")
     path = "{built}/root/usr/sbin:{built}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     libraries = "{built}/root/usr/lib/x86_64-linux-gnu"
     env = {"PATH": path, "LD_LIBRARY_PATH": libraries, "XTABLES_LIBDIR": f"{libraries}/xtables"}
@@ -316,6 +317,13 @@ def _sample(nodes: int) -> ProcessSpec:
     )
 
 
+# The first process of the node, as this machine numbers it, is known once the node is up. After a
+# crash another process may have its number: this machine itself is never entered.
+_ENTER = (
+    'pid=$(cat "$0") own=$(readlink /proc/self/ns/net)'
+    ' && [ "$(readlink "/proc/$pid/ns/net")" != "$own" ]'
+    ' && exec nsenter -t "$pid" -n -m -p -- "$@"'
+)
 _ROUTES_KNOWN = "iptables -t nat -S KUBE-SERVICES | grep -q kubernetes"
 _AGENTS = ("kubelet", "proxy")
 

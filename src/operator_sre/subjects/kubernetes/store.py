@@ -20,6 +20,8 @@ Key = tuple[str, str]
 OBJECTS_MAX = 100_000
 EVENTS_MAX = 5_000
 _DROPPED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+# Their facts do not tell where a service leads.
+_TOLD_BY_TEXT = frozenset({"endpointslice"})
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -63,8 +65,8 @@ class ObjectStore:
         self._loud: dict[str, dict[Key, Stored]] = {}
         self.listed: set[str] = set()
 
-    def put(self, kind: str, item: Object, *, received: float) -> None:
-        """Keep the newest state of an object."""
+    def put(self, kind: str, item: Object, *, received: float) -> bool:
+        """Keep the newest state of an object; whether a check could find something else now."""
         metadata = item.get("metadata") or {}
         key = (str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
         _trim(kind, item, metadata)
@@ -75,11 +77,15 @@ class ObjectStore:
             known.pop(oldest)
             self._loud.get(kind, {}).pop(oldest, None)
         stored = Stored(_encode(item), self._read_facts(kind, item), received)
-        known[key] = stored
+        before, known[key] = known.get(key), stored
         if stored.facts.quiet:
             self._loud.get(kind, {}).pop(key, None)
         else:
             self._loud.setdefault(kind, {})[key] = stored
+        if kind == "event":
+            return item.get("type") == "Warning"
+        moved = before is None or before.facts != stored.facts
+        return kind != "lease" and (moved or kind in _TOLD_BY_TEXT or not stored.facts.quiet)
 
     def drop(self, kind: str, item: Object) -> None:
         """Forget an object that was deleted."""

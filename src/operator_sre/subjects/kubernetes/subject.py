@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ from operator_sre.subjects.kubernetes.watch import Watch
 __all__ = ["KubernetesCluster", "Options", "options_from", "target_name"]
 
 SYNC_POLL_S = 0.1
+# A whole check may take three times as long as the time-out of one target.
+SYNC_TIMEOUTS = 2.0
 # So long without a word of the API server, and what the store has is no longer the present.
 STALE_S = 15.0
 # The processes of a rig: the lab looks after them.
@@ -39,6 +42,9 @@ RIG_KINDS = (
     *("container-runtime", "control-plane", "kube-proxy", "kubelet", "load", "machine", "network"),
 )
 ANSWER_S_MAX = 3.0
+# A change is followed for so long: the longest grace of what a change breaks, and the time that
+# endpoints take to follow.
+FOLLOW_S = 8.0
 EVIDENCE_MAX = 3
 # The targets that are always there; others come and go with what is broken.
 _STEADY = ("deployment", "statefulset", "daemonset", "cronjob", "node", "service")
@@ -93,6 +99,8 @@ class KubernetesCluster(BaseSubject):
         self.logs = PodLogs()
         self._parts: tuple[Target, ...] = ()
         self._word = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._stirred_at = -math.inf
         self._leads: dict[str, tuple[str, float]] = {}
 
     def targets(self) -> Sequence[Target]:
@@ -116,7 +124,6 @@ class KubernetesCluster(BaseSubject):
         try:
             problem = await self._wait_synced(await self._open())
         except ObservationError as error:
-            self._parts = ()
             blind = [Seen(name, {"kind": CLUSTER}, str(error)) for name in clusters]
             return self.observation([*blind, *strange])
         whole = [self._see_cluster(name, problem, self._judge_leaders()) for name in clusters]
@@ -135,6 +142,19 @@ class KubernetesCluster(BaseSubject):
             symptoms = find_symptoms(self.store, now, self.logs.lines())
         explained = explain(self.store, symptoms, now, self.logs.lines())
         return self._see(symptoms, explained)
+
+    def _note_change(self) -> None:
+        self._stirred_at = self.settings.clock.monotonic()
+        self._stirred.set()
+
+    async def wait_change(self) -> None:
+        """Wait until an object changes that can be broken.
+
+        For some seconds after a change each check may find more: what is broken only when it lasts.
+        """
+        if self.settings.clock.monotonic() - self._stirred_at >= FOLLOW_S:
+            self._stirred.clear()
+            await self._stirred.wait()
 
     async def close(self) -> None:
         """Stop watching."""
@@ -162,6 +182,7 @@ class KubernetesCluster(BaseSubject):
                 namespace=options.namespace,
                 clock=self.settings.clock,
                 changed=self._word.set,
+                stirred=self._note_change,
             )
             for resource in WATCHED
             if resource.namespaced or not options.namespace or resource.optional
@@ -172,8 +193,12 @@ class KubernetesCluster(BaseSubject):
     async def _wait_synced(self, api: Api) -> str:
         """Wait for the first lists; why the API server cannot be asked, or ""."""
         clock = self.settings.clock
-        ends = clock.monotonic() + self.settings.timeout_s / 2
-        while not all(watch.synced for watch in self.watches) and clock.monotonic() < ends:
+        began = clock.monotonic()
+        while waiting := [watch for watch in self.watches if not watch.synced]:
+            # A large or busy cluster answers late; a cluster that refuses stays so.
+            patience = 0.5 if all(watch.problem for watch in waiting) else SYNC_TIMEOUTS
+            if clock.monotonic() - began >= patience * self.settings.timeout_s:
+                break
             self._word.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SYNC_POLL_S):

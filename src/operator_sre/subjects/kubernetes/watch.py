@@ -49,6 +49,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 class Watch:
     """One resource of one cluster, until it is cancelled.
 
+    It calls `changed` after every event, and `stirred` after an event that a check can tell.
     `problem` says why it is behind, "" while it is not; `absent` that the cluster does not serve it
     to us. Nothing is deleted from the store by a lost connection.
     """
@@ -62,6 +63,7 @@ class Watch:
         namespace: str,
         clock: Clock,
         changed: Callable[[], None],
+        stirred: Callable[[], None] = lambda: None,
     ) -> None:
         self.resource = resource
         self.synced = False
@@ -72,6 +74,7 @@ class Watch:
         self._namespace = namespace
         self._clock = clock
         self._changed = changed
+        self._stirred = stirred
 
     async def run(self) -> None:
         """List, watch, and list again when the server has forgotten where we were."""
@@ -138,9 +141,12 @@ class Watch:
                 continue
             if event.type == "DELETED":
                 self._store.drop(self.resource.kind, event.object)
+                telling = not self.resource.kind.startswith(("event", "lease"))
             else:
                 received = self._clock.monotonic()
-                self._store.put(self.resource.kind, event.object, received=received)
+                telling = self._store.put(self.resource.kind, event.object, received=received)
+            if telling:
+                self._stirred()
             self.problem = ""
             self._changed()
         return version
