@@ -57,11 +57,15 @@ def test_environment():
 """
 
 _MIXED = """
-import os, warnings, pytest
+import os, threading, warnings, pytest
 from pathlib import Path
 def test_passes(tmp_path):
     print("said by the one that passes")
-    Path(os.environ["SEEN"], str(os.getpid())).touch()
+    seen = Path(os.environ["SEEN"])
+    (seen / str(os.getpid())).touch()
+    # Otherwise the first worker may have run everything before the second one starts.
+    while sum(path.name.isdigit() for path in seen.iterdir()) < 2:
+        threading.Event().wait(0.01)
 def test_fails():
     print("said by the one that fails")
     warnings.warn("mind the gap", UserWarning)
