@@ -84,7 +84,7 @@ def test_the_boundary_holds_agents_that_execute_in_a_rig_and_nobody_else() -> No
 
 def test_beside_a_free_shell_a_line_that_only_reads_sees_the_logs_of_the_rig() -> None:
     """A password that it showed would open the servers of the rig to the next line."""
-    action = Action.shell("base64 /var/rigs/shop/primary/owner.pgpass", target="node-1")
+    action = Action.shell("base64 /var/rigs/shop/primary/server.conf", target="node-1")
     verdict = judge(action, RIG)
     assert verdict.level is Level.SAFE
     assert verdict.confinement is not None
