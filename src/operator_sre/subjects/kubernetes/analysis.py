@@ -23,10 +23,11 @@ from operator_sre.subjects.kubernetes.routes_live import (
     SLICE_LABEL,
     claim_symptoms,
     count_endpoints,
+    service_callers,
     service_symptoms,
 )
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
-from operator_sre.subjects.kubernetes.store import ObjectStore, decode
+from operator_sre.subjects.kubernetes.store import Facts, ObjectStore, decode
 from operator_sre.subjects.kubernetes.suspicion import POSSIBLE, Suspicion
 from operator_sre.subjects.kubernetes.symptoms import (
     Symptom,
@@ -41,6 +42,7 @@ __all__ = [
     "Explanation",
     "InvariantSpec",
     "explain",
+    "find_doubtful_callers",
     "find_symptoms",
     "invariant_specs",
     "snapshot_of",
@@ -222,6 +224,30 @@ def _services(
             if key[0] == namespace
         }
         yield from service_symptoms(snapshot, ages)
+
+
+def find_doubtful_callers(store: ObjectStore, now: datetime) -> set[tuple[str, str]]:
+    """The callers of services that send to a port which no container behind declares.
+
+    A container may serve a port that it does not declare, so that only its callers can tell.
+    """
+    behind: dict[str, list[Facts]] = defaultdict(list)
+    for kind in ("deployment", "statefulset", "daemonset"):
+        for (namespace, _), stored in store.of(kind).items():
+            behind[namespace].append(stored.facts)
+    doubtful: dict[str, set[str]] = defaultdict(set)
+    for (namespace, name), stored in store.of("service").items():
+        selected = stored.facts.labels
+        served = [each.ports for each in behind[namespace] if selected and selected <= each.labels]
+        if any(ports and not stored.facts.ports <= ports for ports in served):
+            doubtful[namespace].add(name)
+    found: set[tuple[str, str]] = set()
+    for namespace, names in doubtful.items():
+        snapshot = snapshot_of(store, namespace, now, {})
+        for service in snapshot.services:
+            if service.name in names:
+                found |= {(namespace, caller) for caller in service_callers(snapshot, service)}
+    return found
 
 
 def snapshot_of(
