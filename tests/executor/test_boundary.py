@@ -107,6 +107,7 @@ class World:
         assert node is not None
         boundary = Confinement(
             reads=(str(self.rig / "log"),),
+            shown=(str(self.rig / "log"),),
             hosts=(f"127.0.0.1:{self.inside.port}",),
             inside="shop",
             processes=(node,),
@@ -196,6 +197,28 @@ async def test_inside_it_signals_connects_computes_and_reads_the_logs(world: Wor
     assert world.inside.heard == [b"hi\n"]
     done = await world.run('echo kept > "$TMPDIR/x" && sort "$TMPDIR/x"')
     assert done.stdout == b"kept\n", done.stderr
+
+
+async def test_a_line_beside_a_free_shell_sees_no_password_of_the_rig(world: World) -> None:
+    hidden = Hidden((world.home,), tuple, shown=world.home / "rigs")
+    line = f"base64 {world.rig}/password; cat {world.rig}/log"
+    shown = b"ERROR the store is gone\n"
+    for confinement, is_seen in (
+        (Confinement(), True),
+        (Confinement(shown=(str(world.rig / "log"),)), False),
+    ):
+        order = Order(
+            id=secrets.token_hex(8),
+            argv=(b"/bin/bash", b"-c", line.encode()),
+            env=(PATH,),
+            cwd=b"/",
+            timeout_s=30.0,
+            grace_s=0.2,
+            bounds=bounds_of(confinement, hidden),
+        )
+        done = await world.client.run(order)
+        assert done.stdout.endswith(shown)
+        assert (done.stdout == shown) is not is_seen, done.stderr
 
 
 def _hostile_programs(world: World) -> dict[str, str]:

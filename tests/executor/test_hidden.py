@@ -65,8 +65,8 @@ def test_the_runner_is_told_all_of_a_confinement(home: Path) -> None:
     assert (bounds.sockets, bounds.programs) == (("/run/x",), ("psql",))
     assert bounds.abilities == ("processes",)
     assert bounds.resolves
-    rig = bounds_of(Confinement(inside="shop"), Hidden((home,), tuple, shown=rigs))
-    assert (rig.shown, rig.resolves) == ((), False)
+    rig = bounds_of(Confinement(inside="shop", shown=("/x",)), Hidden((home,), tuple, shown=rigs))
+    assert (rig.shown, rig.resolves) == (("/x",), False)
 
 
 def test_what_is_approved_may_read_the_credentials_of_others(home: Path) -> None:

@@ -13,8 +13,9 @@ from operator_protocols.domain.verdict import Level, Mode
 from operator_sre.gate import Policy, Profile, judge
 
 NODE = Process(4242, 1.5)
+LOGS = ("/var/rigs/shop/log",)
 BOUNDARY = Confinement(
-    reads=("/var/rigs/shop/log",), hosts=("127.0.0.1:7001",), inside="shop", processes=(NODE,)
+    reads=LOGS, hosts=("127.0.0.1:7001",), inside="shop", processes=(NODE,), shown=LOGS
 )
 RIG = Policy(
     mode=Mode.EXECUTE,
@@ -79,6 +80,19 @@ def test_the_boundary_holds_agents_that_execute_in_a_rig_and_nobody_else() -> No
         assert not RIG.runs_by_itself(judge(changed, RIG)), changed
     by_person = judge(action, RIG, person=True)
     assert not RIG.runs_by_itself(by_person)
+
+
+def test_beside_a_free_shell_a_line_that_only_reads_sees_the_logs_of_the_rig() -> None:
+    """A password that it showed would open the servers of the rig to the next line."""
+    action = Action.shell("base64 /var/rigs/shop/primary/server.conf", target="node-1")
+    verdict = judge(action, RIG)
+    assert verdict.level is Level.SAFE
+    assert verdict.confinement is not None
+    assert (verdict.confinement.shown, verdict.confinement.inside) == (LOGS, "")
+    others = (replace(RIG, mode=Mode.APPROVE), replace(RIG, profile=Profile.STANDARD))
+    for held in (judge(action, RIG, person=True), *(judge(action, other) for other in others)):
+        assert held.confinement is not None
+        assert held.confinement.shown is None
 
 
 def test_without_the_kernel_a_person_is_asked() -> None:

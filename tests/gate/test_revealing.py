@@ -37,6 +37,7 @@ READERS = (
 )
 FILES = (
     *("/etc/postgresql/16/main/pg_service.conf", "/etc/pgbouncer/userlist.txt", "/home/a/.pgpass"),
+    "/srv/db/owner.pgpass",
     *("/etc/mysql/my.cnf", "/etc/my.cnf", "/etc/redis/redis.conf", "/etc/redis/users.acl"),
     *(
         "/etc/redis/sentinel.conf",

@@ -35,8 +35,8 @@ def read_options(directory: Path) -> Mapping[str, Any]:
     manifest = read_manifest(directory)
     if manifest is None:
         return {}
-    layout, first = Layout(directory, manifest), manifest.spec.processes[0]
+    layout, processes = Layout(directory, manifest), manifest.spec.processes
     return {
-        name: layout.fill(first, value) if isinstance(value, str) else value
+        name: layout.fill(processes[0], value) if processes and isinstance(value, str) else value
         for name, value in manifest.spec.options.items()
     }

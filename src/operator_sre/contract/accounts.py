@@ -410,8 +410,13 @@ def next_of(facts: RunFacts) -> NextActionResponse:
     refs = [evidence.of_entry(last, "end of the run")] if last else []
     # The last handoff, unless an agent of ours has claimed the ticket since.
     handed = facts.last(Kind.TICKET_HANDED_OFF, Kind.TICKET_REOPENED, Kind.TICKET_CLAIMED)
+    is_left = facts.status is not RunStatus.RUNNING or facts.idle is not None
     if waiting is not None:
         action, why, refs = waiting.next_action, waiting.sentence, [waiting.evidence]
+    elif handed is not None and handed.kind is Kind.TICKET_HANDED_OFF and is_left:
+        action = NextAction.REVIEW_HANDOFF
+        why = "The ticket was handed off. Review the handoff."
+        refs = [evidence.of_entry(handed)]
     elif facts.idle is not None and not facts.halted:
         idle = facts.idle
         action, why, refs = idle.next_action, idle.sentence, [*refs, *idle.evidence]
@@ -419,10 +424,6 @@ def next_of(facts: RunFacts) -> NextActionResponse:
         action = NextAction.ASK_USER
         why = "The run is in progress. Nothing needs to be done until it ends."
         refs = [evidence.of_command(f"operator timeline {run.id}", "progress of the run")]
-    elif handed is not None and handed.kind is Kind.TICKET_HANDED_OFF:
-        action = NextAction.REVIEW_HANDOFF
-        why = "The ticket was handed off. Review the handoff."
-        refs = [evidence.of_entry(handed)]
     elif facts.status is RunStatus.STOPPED:
         action = NextAction.RERUN
         why = "The run was stopped before it finished. Ask who stopped it, then run it again."

@@ -69,8 +69,7 @@ def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:
     """The bounds of a confinement. An approved command may read credentials of others."""
     return Bounds(
         hidden=hidden.own if confinement.writes is None or confinement.credentials else hidden(),
-        # The files of a rig hold its passwords, and by them its servers run any program.
-        shown=confinement.reads if confinement.inside else hidden.shown,
+        shown=hidden.shown if confinement.shown is None else confinement.shown,
         reads=confinement.reads,
         writable=confinement.writes,
         hosts=confinement.hosts,

@@ -111,6 +111,8 @@ def judge(
         confinement = _confinement_of_question(action, script, findings) or confinement
     if policy.confines(action, level, person=person):
         confinement = policy.boundary
+    elif confinement is not None and not person:
+        confinement = replace(confinement, shown=policy.shown_files)
     return Verdict(
         action=action,
         level=level,

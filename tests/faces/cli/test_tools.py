@@ -75,7 +75,8 @@ def test_arguments_come_from_a_file_too(home: Home) -> None:
     done = home.run("tools", "run", "log_message", "--json-args", str(file), "--json")
     told = done.json
     assert (done.code, told["stdout"], told["state"]) == (0, "all is well", "completed")
-    assert (told["arguments"], told["data"]) == ({"text": "all is well"}, {"characters": 11})
+    arguments = {"text": "all is well", "level": "info"}
+    assert (told["arguments"], told["data"]) == (arguments, {"characters": 11, "level": "info"})
     for text, says in (("[1]", "not a JSON object"), ("{", "are not JSON")):
         file.write_text(text)
         bad = Bad("tools run", 2, says)

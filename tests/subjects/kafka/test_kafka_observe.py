@@ -146,8 +146,11 @@ async def test_each_failure_breaks_its_invariant(
     change(world)
     async with serve(world, NODES) as targets:
         subject = _subject(targets)
-        wrong = _wrong(subject, await subject.observe())
+        look = await subject.observe()
+        wrong = _wrong(subject, look)
     found = set(wrong)
+    # What is unknown is no reading: a cause that shows something else would be contradicted by it.
+    assert [each.target for each in look.seen if None in each.readings.values()] == []
     if change is _offline:  # its replicas are not in sync either, and the detail names it
         found -= {name for name in found if name.startswith("replicas_behind")}
         assert "topic-0-0" in wrong["partition_offline@cluster"]

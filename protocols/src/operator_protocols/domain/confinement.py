@@ -30,8 +30,8 @@ class Confinement:
     `hosts` and to the UNIX `sockets` only, the latter from `programs`. None means that it is not
     known, and so not limited: then only the files of Operator itself are closed to it. With
     `credentials`, it may read files that hold secrets of others, because a person approved that.
-    `inside` names the rig whose boundary this is: the command may signal the `processes` of the
-    rig, and of the hidden files it sees those in `reads` only.
+    Of the hidden files of rigs it sees only `shown`; None means all of them. `inside`
+    names the rig whose boundary this is: the command may signal the `processes` of the rig.
     """
 
     reads: tuple[str, ...] = ()
@@ -43,6 +43,7 @@ class Confinement:
     credentials: bool = False
     inside: str = ""
     processes: tuple[Process, ...] = ()
+    shown: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """One line for people."""

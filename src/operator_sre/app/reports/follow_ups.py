@@ -94,12 +94,12 @@ def _from_cause(report: Report, alike: Mapping[int, str]) -> Iterator[FollowUp]:
     if last and any(deed.changes and deed.ok and deed.undone is None for deed in report.deeds):
         diagnosis = last.diagnosis
         backed = [evidence for evidence in diagnosis.evidence if evidence.seq is not None]
-        seen = f" Last evidence: {backed[-1].sentence}." if backed else ""
+        seen = f" Most telling evidence: {backed[0].sentence}." if backed else ""
         text = (
             f"The ledger does not show what led to {diagnosis.cause} at {diagnosis.target}."
             f" Find the origin, or the incident will happen again.{seen}"
         )
-        yield FollowUp("deeper", text, "", tuple(filter(None, (fact.seq for fact in backed[-1:]))))
+        yield FollowUp("deeper", text, "", tuple(filter(None, (fact.seq for fact in backed[:1]))))
     for deed in report.deeds:
         if deed.undone is not None:
             text = f"{deed.command} did not help and was rolled back."

@@ -158,8 +158,11 @@ def _boundary_of(rig: str, targets: Sequence[Target]) -> Confinement | None:
     """What a command line of an agent may reach in a rig; None when parts of it run elsewhere."""
     if any(target.runs_at for target in targets):
         return None
+    logs = tuple(target.log for target in targets if target.log)
     return Confinement(
-        reads=tuple(target.log for target in targets if target.log),
+        reads=logs,
+        # Other files of a rig hold its passwords, and by them its servers run any program.
+        shown=logs,
         hosts=addresses_of(targets),
         inside=rig,
         processes=tuple(target.process for target in targets if target.process is not None),

@@ -222,15 +222,29 @@ class Policy:
         named = {action.target, action.arguments.get("target", action.target)}
         return action.tool in self.boundary_tools and named <= self.boundary_targets
 
+    @property
+    def is_free(self) -> bool:
+        """Whether agents have a free shell, in the boundary of a rig."""
+        is_lab = self.profile is Profile.LAB and self.mode is Mode.EXECUTE
+        return is_lab and self.boundary is not None
+
+    @property
+    def shown_files(self) -> tuple[str, ...] | None:
+        """The files of rigs that a line of an agent may see; None for all.
+
+        A password that a SAFE line shows would open the servers of a rig to a free shell.
+        """
+        return self.boundary.shown if self.boundary is not None and self.is_free else None
+
     def confines(self, action: Action, level: Level, *, person: bool) -> bool:
         """True when the boundary of a rig holds a command line, so that it needs no approval.
 
         It gets no secrets there. A person may do more after an approval.
         """
-        is_free = self.profile is Profile.LAB and self.mode is Mode.EXECUTE and not person
         is_plain = action.tool == SHELL and not action.venv and not action.passes
         at_home = not action.target or action.target in self.boundary_targets
-        return level is Level.REVIEW and is_free and is_plain and at_home and bool(self.boundary)
+        is_free = self.is_free and not person
+        return level is Level.REVIEW and is_free and is_plain and at_home
 
     def runs_by_itself(self, verdict: Verdict) -> bool:
         """True when no approval is required."""

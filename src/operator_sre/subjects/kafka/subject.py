@@ -130,7 +130,11 @@ class KafkaCluster(BaseSubject):
             seen.append(Seen(CLUSTER, self._see_cluster(cluster, canary)))
         known = (BROKER, GROUP, PRODUCER)
         seen += [see_stranger(each) for each in targets if each.kind not in known]
-        return self.observation(seen)
+        # A reading that is unknown is left out: as a value it would contradict what causes show.
+        return self.observation(
+            replace(each, readings={k: v for k, v in each.readings.items() if v is not None})
+            for each in seen
+        )
 
     def _see_brokers(self, cluster: Cluster, beside: Sequence[Mapping[str, Value]]) -> list[Seen]:
         options = self._options

@@ -18,11 +18,18 @@ from operator_protocols.kit.machine import is_running
 from operator_protocols.kit.tool import Call, Done, TypedTool, find_target, rotate_log_of
 from operator_protocols.ports import SubjectSettings, Tool
 from operator_sre.subjects.ratelimiter.nodes import TalkError, api, in_path
-from operator_sre.subjects.ratelimiter.starts import config_file, elect_primary, with_primary
+from operator_sre.subjects.ratelimiter.starts import (
+    FAILOVER_S,
+    config_file,
+    elect_primary,
+    with_primary,
+)
 from operator_sre.subjects.ratelimiter.stores import Sample, command, observe_store, role_of
 from operator_sre.subjects.ratelimiter.totals import COMMON
 
 __all__ = ["KNOWLEDGE", "tools"]
+
+ELECTED_POLL_S = 0.5
 
 KNOWLEDGE = read_knowledge(Path(__file__).parent)
 
@@ -164,9 +171,12 @@ class _LimiterTools:
         store, life = self._target(call, "store", "replica"), self._settings.life
         if life is None:
             raise TalkError(f"{store.name} cannot be started from here.")
-        primary = await self._find_elected()
-        if primary.name == store.name:
-            raise TalkError(f"{store.name} is the elected primary, so it starts as such.")
+        # While a failover goes on, the sentinels still name the former primary.
+        ends = self._settings.clock.monotonic() + FAILOVER_S
+        while (primary := await self._find_elected()).name == store.name:
+            if self._settings.clock.monotonic() >= ends:
+                raise TalkError(f"{store.name} is the elected primary, so it starts as such.")
+            await self._settings.clock.sleep(ELECTED_POLL_S)
         if await role_of(primary, secret=self._settings.secret) != "primary":
             raise TalkError(f"{primary.name} is elected, but does not answer as the primary.")
         file = await asyncio.to_thread(config_file, store)
