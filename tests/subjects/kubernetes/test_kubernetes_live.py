@@ -471,3 +471,14 @@ async def test_no_log_of_a_healthy_pod_is_read_where_every_service_leads_to_a_po
     async with watching(server) as subject:
         await subject.observe()
     assert not [path for path in server.requests if "/log" in path]
+
+
+async def test_calls_that_failed_while_the_pods_started_say_nothing_of_a_port() -> None:
+    server = bakery()
+    fill(server, workload("orders", pod=running("orders", up_s=3.0)))
+    ((_, routed), _) = service("orders")
+    routed["spec"]["ports"] = [{"port": 80, "targetPort": 9000}]
+    server.put("service", routed)
+    server.logs["page-5d8f9c7b6d-00000/current"] = "error: orders: connection refused\n" * 3
+    async with watching(server) as subject:
+        assert broken(subject, await subject.observe()) == set()

@@ -118,8 +118,8 @@ def _find_ports(item: Object) -> tuple[frozenset[tuple[str, str]], frozenset[str
         ports |= {str(port.get("containerPort")) for port in container.get("ports") or ()}
         for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
             for how in ("httpGet", "tcpSocket", "grpc"):
-                asked = ((container.get(probe) or {}).get(how) or {}).get("port")
-                ports |= {str(asked)} if asked else set()
+                number = ((container.get(probe) or {}).get(how) or {}).get("port")
+                ports |= {str(number)} if number else set()
     return frozenset(labels.items()), frozenset(ports)
 
 

@@ -19,7 +19,7 @@ KEPT_MAX = 200
 LOGS_KEPT_MAX = 4
 READ_S_MAX = 2.0
 # The callers of a service that may lead nowhere: how often their logs are read, and how far back.
-CALLERS_EVERY_S, CALLERS_SINCE_S = 4.0, 15
+CALLERS_EVERY_S, CALLERS_SINCE_S = 4.0, 5
 _TELLING = frozenset({"containers_run", "pods_ready", "jobs_succeed"})
 
 

@@ -150,7 +150,7 @@ class KubernetesCluster(BaseSubject):
             symptoms = find_symptoms(self.store, now, self.logs.lines())
         found = {(each.invariant, each.kind, each.namespace, each.name) for each in symptoms}
         if found != self._found:
-            # What is new is checked again when its grace is over.
+            # A new finding is checked again when its grace has ended.
             self._found = found
             self._note_change()
         explained = explain(self.store, symptoms, now, self.logs.lines())
