@@ -25,11 +25,15 @@ FLEXIBLE = (35, 46, 55)
 
 @dataclass
 class World:
-    """A cluster: its brokers by id, its partitions, and who leads the controllers."""
+    """A cluster: its brokers by id, its partitions, and who leads the controllers.
+
+    A silent broker is missed at once, except those that are `kept`.
+    """
 
     partitions: list[Partition]
     leader: int = 1
     silent: set[int] = field(default_factory=set)
+    kept: set[int] = field(default_factory=set)
     slow_s: dict[int, float] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
     offline_dirs: set[int] = field(default_factory=set)
@@ -62,7 +66,7 @@ class World:
                 raise ValueError(key)
 
     def _metadata(self, *, all_topics: bool) -> bytes:
-        alive = [node for node in self.ports if node not in self.silent | self.fenced]
+        alive = [node for node in self.ports if node not in (self.silent - self.kept) | self.fenced]
         found = struct.pack(">ii", 0, len(alive))
         for node in alive:
             found += struct.pack(">i", node) + text("127.0.0.1")

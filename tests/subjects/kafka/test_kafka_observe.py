@@ -177,6 +177,23 @@ async def test_a_silent_broker_hides_no_other_and_explains_the_cluster() -> None
         assert subject.targets()[-1].depends_on == ()
 
 
+async def test_a_silent_broker_counts_as_heard_only_when_its_session_would_be_over() -> None:
+    """Until then it is registered even if it is cut off, and does not hang."""
+    for session_ms, told in (("60000", None), ("-9000", True)):
+        world = _world()
+        world.brokers = {node: {"broker.session.timeout.ms": session_ms} for node in NODES}
+        async with serve(world, NODES) as targets:
+            subject = _subject(targets, limit_s=1.0)
+            await subject.observe()
+            world.silent.add(3)
+            # The controllers still count it as alive.
+            world.kept = {3}
+            for _ in range(2):
+                look = await subject.observe()
+        assert look.of("broker-3").readings["reachable"] is False
+        assert look.of("broker-3").readings.get("registered") is told
+
+
 async def test_a_broker_as_slow_as_the_limit_allows_is_slow_and_not_down() -> None:
     """With the times that Operator has by default: a limit above them would never be reached."""
     usual = Options()

@@ -437,3 +437,48 @@ async def test_what_follows_a_change_is_checked_without_another_change() -> None
         async with asyncio.timeout(TIMEOUT_S):
             await until(subject, lambda each: bool(blamed(each)))
             await subject.wait_change()
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["error: dial orders:80: connection refused"] * 3, True),
+        (["error: dial orders:80: connection refused"], False),
+        (["served a page"] * 3, False),
+    ],
+)
+async def test_a_port_that_no_container_declares_is_broken_where_its_callers_say_so(
+    lines: list[str], found: bool
+) -> None:
+    server = bakery()
+    ((_, routed), _) = service("orders")
+    routed["spec"]["ports"] = [{"port": 80, "targetPort": 9000}]
+    server.put("service", routed)
+    server.logs["page-5d8f9c7b6d-00000/current"] = "\n".join(lines)
+    async with watching(server) as subject:
+        seen = await subject.observe()
+        hit = ("services_backed", "bakery/service/orders") in broken(subject, seen)
+        assert hit is found
+        assert blamed(seen) == ({"bakery/service/orders": "service_port"} if found else {})
+        asked = [path for path in server.requests if "/log" in path]
+        assert all("/pods/page-" in path for path in asked)
+        assert asked
+        assert all("sinceSeconds" in path for path in asked)
+
+
+async def test_no_log_of_a_healthy_pod_is_read_where_every_service_leads_to_a_port() -> None:
+    server = bakery()
+    async with watching(server) as subject:
+        await subject.observe()
+    assert not [path for path in server.requests if "/log" in path]
+
+
+async def test_calls_that_failed_while_the_pods_started_say_nothing_of_a_port() -> None:
+    server = bakery()
+    fill(server, workload("orders", pod=running("orders", up_s=3.0)))
+    ((_, routed), _) = service("orders")
+    routed["spec"]["ports"] = [{"port": 80, "targetPort": 9000}]
+    server.put("service", routed)
+    server.logs["page-5d8f9c7b6d-00000/current"] = "error: orders: connection refused\n" * 3
+    async with watching(server) as subject:
+        assert broken(subject, await subject.observe()) == set()

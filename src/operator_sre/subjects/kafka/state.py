@@ -54,7 +54,8 @@ SHARED = (
     MIN_INSYNC,
     UNCLEAN,
 )
-SETTINGS = (*SHARED, *THROTTLED, *THROTTLE_RATES, RETENTION)
+SESSION = "broker.session.timeout.ms"
+SETTINGS = (*SHARED, *THROTTLED, *THROTTLE_RATES, RETENTION, SESSION)
 NAMES_MAX = 5
 INTERNAL = "__"
 
@@ -154,6 +155,11 @@ class Cluster:
         if self.metadata is None or node is None or self.quorum is None:
             return None
         return any(entry.node == node for entry in self.metadata.brokers)
+
+    def session_s(self) -> float | None:
+        """After how long the controllers miss a broker; None where that is unknown."""
+        found = [whole(rows[SESSION].value) for rows in self.brokers.values() if SESSION in rows]
+        return max(found) / 1000 if found else None
 
     def min_insync(self, partition: Partition) -> int | None:
         """How many replicas in sync a write to it needs; None where that is unknown."""

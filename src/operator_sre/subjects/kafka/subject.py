@@ -69,6 +69,7 @@ class KafkaCluster(BaseSubject):
         super().__init__(settings, invariants_of(self._options))
         self._nodes: dict[str, int] = {}
         self._down: tuple[str, ...] = ()
+        self._silent_since: dict[str, float] = {}
         self._canary: Canary | None = None
         self._read_at: float | None = None
         self._last: Cluster | None = None
@@ -136,6 +137,19 @@ class KafkaCluster(BaseSubject):
             for each in seen
         )
 
+    def _is_missed(self, cluster: Cluster, status: BrokerStatus) -> bool:
+        """Whether the controllers would have missed a silent broker by now if they did not hear it.
+
+        Until then it is still registered, whether it hangs or is cut off.
+        """
+        name, now = status.target.name, self.settings.clock.monotonic()
+        if status.up:
+            self._silent_since.pop(name, None)
+            return True
+        silent_s = now - self._silent_since.setdefault(name, now)
+        session_s = cluster.session_s()
+        return session_s is not None and silent_s > session_s + self.settings.timeout_s
+
     def _see_brokers(self, cluster: Cluster, beside: Sequence[Mapping[str, Value]]) -> list[Seen]:
         options = self._options
         odd = differing(cluster.brokers)
@@ -151,6 +165,8 @@ class KafkaCluster(BaseSubject):
         for status, local in zip(cluster.statuses, beside, strict=True):
             name = status.target.name
             readings: dict[str, Value] = {"kind": BROKER, **cluster.broker_readings(status)}
+            if not self._is_missed(cluster, status) and readings.get("registered"):
+                del readings["registered"]
             if status.dirs:
                 ratios = [
                     (1 - place.usable_bytes / place.total_bytes, place.usable_bytes)

@@ -16,6 +16,7 @@ from typing import Any
 from operator_protocols.domain.health import Severity
 from operator_sre.subjects.kubernetes.containers import NOT_YET
 from operator_sre.subjects.kubernetes.dependencies import callers_below, calls_between
+from operator_sre.subjects.kubernetes.facts import condition_of
 from operator_sre.subjects.kubernetes.objects import build_snapshot
 from operator_sre.subjects.kubernetes.reader import rank
 from operator_sre.subjects.kubernetes.resources import CLUSTER_WIDE, WATCHED, WORKLOAD_KINDS
@@ -23,10 +24,11 @@ from operator_sre.subjects.kubernetes.routes_live import (
     SLICE_LABEL,
     claim_symptoms,
     count_endpoints,
+    service_callers,
     service_symptoms,
 )
 from operator_sre.subjects.kubernetes.snapshot import Snapshot
-from operator_sre.subjects.kubernetes.store import ObjectStore, decode
+from operator_sre.subjects.kubernetes.store import Facts, ObjectStore, Stored, decode
 from operator_sre.subjects.kubernetes.suspicion import POSSIBLE, Suspicion
 from operator_sre.subjects.kubernetes.symptoms import (
     Symptom,
@@ -41,6 +43,7 @@ __all__ = [
     "Explanation",
     "InvariantSpec",
     "explain",
+    "find_doubtful_callers",
     "find_symptoms",
     "invariant_specs",
     "snapshot_of",
@@ -51,6 +54,8 @@ Object = dict[str, Any]
 # An event says something about now for this long; the kubelet repeats what lasts.
 EVENT_FRESH_S = 60.0
 EVENTS_KEPT_S = 900.0
+# What callers of a service log is about its port once its pods have been ready for so long.
+READY_S_MIN = 15.0
 _PROBE_EVENT = "Unhealthy"
 _CLAIM_EVENTS = frozenset({"ProvisioningFailed", "VolumeMismatch"})
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume"})
@@ -222,6 +227,40 @@ def _services(
             if key[0] == namespace
         }
         yield from service_symptoms(snapshot, ages)
+
+
+def find_doubtful_callers(store: ObjectStore, now: datetime) -> set[tuple[str, str]]:
+    """The callers of services that send to a port which no container behind declares.
+
+    A container may serve a port that it does not declare, so that only its callers can tell.
+    """
+    behind: dict[str, list[Facts]] = defaultdict(list)
+    for kind in ("deployment", "statefulset", "daemonset"):
+        for (namespace, _), stored in store.of(kind).items():
+            behind[namespace].append(stored.facts)
+    doubtful: dict[str, set[str]] = defaultdict(set)
+    for (namespace, name), stored in store.of("service").items():
+        selected = stored.facts.labels
+        served = [each.ports for each in behind[namespace] if selected and selected <= each.labels]
+        if any(ports and not stored.facts.ports <= ports for ports in served) and not any(
+            _is_fresh(pod, selected, now) for pod in store.within("pod", namespace)
+        ):
+            doubtful[namespace].add(name)
+    found: set[tuple[str, str]] = set()
+    for namespace, names in doubtful.items():
+        snapshot = snapshot_of(store, namespace, now, {})
+        for service in snapshot.services:
+            if service.name in names:
+                found |= {(namespace, caller) for caller in service_callers(snapshot, service)}
+    return found
+
+
+def _is_fresh(stored: Stored, selected: frozenset[tuple[str, str]], now: datetime) -> bool:
+    """Whether a selected pod became ready or unready a moment ago: calls may have failed then."""
+    pod = decode(stored)
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    changed = condition_of(pod, "Ready").get("lastTransitionTime")
+    return selected <= labels.items() and age_of(changed, now) < READY_S_MIN
 
 
 def snapshot_of(

@@ -37,7 +37,21 @@ def facts_of(kind: str, item: Object) -> Facts:
         return _pod_facts(item)
     if kind in WORKLOAD_KINDS:
         readings = _workload_readings(kind, item)
-        return Facts(_is_settled(kind, item), readings, owner=controller_of(item)[1])
+        labels, ports = _find_ports(item)
+        return Facts(
+            _is_settled(kind, item),
+            readings,
+            owner=controller_of(item)[1],
+            labels=labels,
+            ports=ports,
+        )
+    if kind == "service":
+        spec = item.get("spec") or {}
+        targets = [each.get("targetPort", each.get("port")) for each in spec.get("ports") or ()]
+        return Facts(
+            labels=frozenset((spec.get("selector") or {}).items()),
+            ports=frozenset(str(each) for each in targets if str(each).isdecimal()),
+        )
     if kind == "node":
         return Facts(quiet=_is_node_well(item), readings=_node_readings(item))
     if kind == "persistentvolumeclaim":
@@ -50,7 +64,7 @@ def facts_of(kind: str, item: Object) -> Facts:
         return Facts(quiet=True, owner=controller_of(item)[1])
     if kind == "event":
         return Facts(reason=str(item.get("reason") or ""))
-    return Facts(quiet=kind not in ("service", "horizontalpodautoscaler", "lease"))
+    return Facts(quiet=kind not in ("horizontalpodautoscaler", "lease"))
 
 
 def controller_of(item: Object) -> tuple[str, str]:
@@ -93,6 +107,20 @@ def _pod_facts(item: Object) -> Facts:
         node=str(spec.get("nodeName") or ""),
         requests=(0.0, 0.0) if over else (cpu, memory),
     )
+
+
+def _find_ports(item: Object) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+    """The labels of the pods of a workload, and the ports that they declare or that probes ask."""
+    template = (item.get("spec") or {}).get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    ports: set[str] = set()
+    for container in (template.get("spec") or {}).get("containers") or ():
+        ports |= {str(port.get("containerPort")) for port in container.get("ports") or ()}
+        for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+            for how in ("httpGet", "tcpSocket", "grpc"):
+                number = ((container.get(probe) or {}).get(how) or {}).get("port")
+                ports |= {str(number)} if number else set()
+    return frozenset(labels.items()), frozenset(ports)
 
 
 def _is_settled(kind: str, item: Object) -> bool:

@@ -18,6 +18,8 @@ KEPT_MAX = 200
 # Of how many containers of a workload the lines are kept.
 LOGS_KEPT_MAX = 4
 READ_S_MAX = 2.0
+# The callers of a service that may lead nowhere: how often their logs are read, and how far back.
+CALLERS_EVERY_S, CALLERS_SINCE_S = 4.0, 5
 _TELLING = frozenset({"containers_run", "pods_ready", "jobs_succeed"})
 
 
@@ -27,6 +29,7 @@ class PodLogs:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], dict[tuple[str, str], tuple[str, ...]]] = {}
         self._read: dict[tuple[str, str, str, int], None] = {}
+        self._called_at: dict[tuple[str, str], float] = {}
 
     def lines(self) -> dict[str, dict[str, Sequence[str]]]:
         """The lines by namespace and workload."""
@@ -42,7 +45,7 @@ class PodLogs:
             for symptom in symptoms
             if symptom.invariant in _TELLING
         }
-        for key in [key for key in self._known if key not in wanted]:
+        for key in [key for key in self._known if key not in wanted | self._called_at.keys()]:
             del self._known[key]
         due = [each for each in _containers(store, wanted) if each[2] not in self._read]
         due = due[:PODS_READ_MAX]
@@ -63,6 +66,41 @@ class PodLogs:
             self._read.pop(next(iter(self._read)))
         return any(text is not None for text in texts)
 
+    async def read_callers(
+        self, api: Api, store: ObjectStore, callers: set[tuple[str, str]], now: float
+    ) -> bool:
+        """Read the newest lines of workloads that run well; whether any was read."""
+        for key in [key for key in self._called_at if key not in callers]:
+            del self._called_at[key]
+        due = [
+            key
+            for key in sorted(callers)
+            if now - self._called_at.get(key, -CALLERS_EVERY_S) >= CALLERS_EVERY_S
+        ]
+        due.sort(key=lambda key: self._called_at.get(key, 0.0))
+        pods = {key: pod for key in due if (pod := _find_pod(store, *key))}
+        due = [key for key in due if key in pods][:PODS_READ_MAX]
+        texts = await asyncio.gather(
+            *(_read(api, key[0], *pods[key], restarts=0, since_s=CALLERS_SINCE_S) for key in due)
+        )
+        for key, text in zip(due, texts, strict=True):
+            self._called_at[key] = now
+            self._known[key] = {pods[key]: tuple((text or "").splitlines()[-LINES_MAX:])}
+        return bool(due)
+
+
+def _find_pod(store: ObjectStore, namespace: str, workload: str) -> tuple[str, str] | None:
+    """A running pod of a workload, and its first container."""
+    for (place, name), stored in store.of("pod").items():
+        owner = stored.facts.owner
+        found = store.find("replicaset", namespace, owner)
+        if place != namespace or workload not in (owner, found.facts.owner if found else ""):
+            continue
+        pod = decode(stored)
+        if (pod.get("status") or {}).get("phase") == "Running":
+            return name, str(((pod.get("spec") or {}).get("containers") or [{}])[0].get("name"))
+    return None
+
 
 def _containers(
     store: ObjectStore, wanted: set[tuple[str, str]]
@@ -81,13 +119,16 @@ def _containers(
                 yield namespace, owner, (namespace, pod_name, str(state.get("name")), restarts)
 
 
-async def _read(api: Api, namespace: str, pod: str, container: str, *, restarts: int) -> str | None:
+async def _read(
+    api: Api, namespace: str, pod: str, container: str, *, restarts: int, since_s: int = 0
+) -> str | None:
     """The end of the log of the run that failed, or of this one; None to be asked again."""
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
     query: Mapping[str, str] = {
         "container": container,
         "tailLines": str(LINES_MAX),
         "limitBytes": str(BYTES_MAX),
+        **({"sinceSeconds": str(since_s)} if since_s else {}),
     }
     answered = False
     for previous in ("true", "false") if restarts else ("false",):

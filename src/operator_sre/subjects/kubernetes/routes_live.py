@@ -18,6 +18,8 @@ Object = Mapping[str, Any]
 SETTLE_S = 5.0
 # No address in an environment leads to the name service, and every pod asks it.
 DNS_PORT = 53
+# One failed call may be of the moment at which the service or its pods changed.
+LINES_MIN = 2
 SLICE_LABEL = "kubernetes.io/service-name"
 _WAITS = "WaitForFirstConsumer"
 
@@ -70,10 +72,13 @@ def service_symptoms(snapshot: Snapshot, ages: Mapping[str, float]) -> Iterator[
                 why = "everything behind it is scaled to zero"
             elif any(pod.ready for pod in pods):
                 why = "pods are ready, and none of their ports is the one it names"
-        elif (missed := _find_undeclared(service, snapshot)) and any(
-            service.name in line for name in callers for line in error_lines(snapshot, name)
-        ):
-            why = f"{', '.join(callers)} cannot reach it; {missed}"
+        elif missed := _find_undeclared(service, snapshot):
+            failing = [
+                name
+                for name in callers
+                if sum(service.name in line for line in error_lines(snapshot, name)) >= LINES_MIN
+            ]
+            why = f"{', '.join(failing)} cannot reach it; {missed}" if failing else ""
         if why:
             yield Symptom("services_backed", "service", service.namespace, service.name, why)
 

@@ -31,7 +31,8 @@ class Facts:
     """What a check needs without decoding an object.
 
     A `quiet` object can break no invariant, now or by the passing of time alone. `reason` is that
-    of an event.
+    of an event. `labels` are those of the pods of a workload, or that a service selects; `ports`
+    are the numbers that containers declare or probes ask, or that a service sends to.
     """
 
     quiet: bool = False
@@ -40,6 +41,8 @@ class Facts:
     node: str = ""
     requests: tuple[float, float] = (0.0, 0.0)
     reason: str = ""
+    labels: frozenset[tuple[str, str]] = frozenset()
+    ports: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from operator_sre.subjects.kubernetes.analysis import (
     EVENTS_KEPT_S,
     Explanation,
     explain,
+    find_doubtful_callers,
     find_symptoms,
 )
 from operator_sre.subjects.kubernetes.connection import Api, StatusError, open_api
@@ -101,6 +102,7 @@ class KubernetesCluster(BaseSubject):
         self._word = asyncio.Event()
         self._stirred = asyncio.Event()
         self._stirred_at = -math.inf
+        self._found: set[tuple[str, str, str, str]] = set()
         self._leads: dict[str, tuple[str, float]] = {}
 
     def targets(self) -> Sequence[Target]:
@@ -138,8 +140,19 @@ class KubernetesCluster(BaseSubject):
         self.store.expire("event", self.settings.clock.monotonic() - EVENTS_KEPT_S)
         symptoms = find_symptoms(self.store, now, self.logs.lines())
         api = self._api if self._options.logs else None
-        if api is not None and await self.logs.read(api, self.store, symptoms):
+        is_read = False
+        if api is not None:
+            callers = find_doubtful_callers(self.store, now)
+            clock = self.settings.clock
+            is_read = await self.logs.read_callers(api, self.store, callers, clock.monotonic())
+            is_read = await self.logs.read(api, self.store, symptoms) or is_read
+        if is_read:
             symptoms = find_symptoms(self.store, now, self.logs.lines())
+        found = {(each.invariant, each.kind, each.namespace, each.name) for each in symptoms}
+        if found != self._found:
+            # A new finding is checked again when its grace has ended.
+            self._found = found
+            self._note_change()
         explained = explain(self.store, symptoms, now, self.logs.lines())
         return self._see(symptoms, explained)
 
