@@ -87,6 +87,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "sandbox": ("docker", "docker"),
     "interval_s": ("0.2", 0.2),
     "timeout_s": ("60", 60.0),
+    "command_s": ("0.5", 0.5),
     "stable_s": ("0", 0.0),
     "deadline_s": ("3600", 3600.0),
     "approval_s": ("86400", 86400.0),

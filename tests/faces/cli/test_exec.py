@@ -166,7 +166,7 @@ def test_a_yes_lets_it_run_once(home: Home) -> None:
     shown = home.run("approvals", "show", asked.id)
     for part in (
         *("command   mkdir zz", f"directory {home.cwd} on {socket.gethostname()}", "it is full"),
-        *("limits    120 s", "outcome   it requires approval", "ticket -, run -"),
+        *("limits    300 s", "outcome   it requires approval", "ticket -, run -"),
         *("HOME=/nonexistent", "changes   "),
     ):
         assert part in shown.out, part
@@ -309,7 +309,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(
     for part in (
         *(f"command   {command}", f"directory /usr on {socket.gethostname()}", says),
         *("as        ", "(uid ", f"requester {ME} (user), through agent {ME}@"),
-        *("limits    120 s, 64 KiB", "undo      ", "PATH=/usr/local/sbin:", "more variables"),
+        *("limits    300 s, 64 KiB", "undo      ", "PATH=/usr/local/sbin:", "more variables"),
     ):
         assert part in done.out, part
     told = home.run(*line, "--json").json
