@@ -39,7 +39,7 @@ async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
 def many_files() -> Iterator[list[int]]:
     """So many open files that this process is worth a listing."""
     # A worker has sockets of its own, and a process of mostly sockets gets no listing.
-    more = len(os.listdir("/proc/self/fd"))
+    more = len(list(Path("/proc/self/fd").iterdir()))
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(FILES + more)]
     yield opened
     for fd in opened:
