@@ -87,9 +87,10 @@ class World:
     def _quorum(self) -> bytes:
         if self.leader < 0:
             return struct.pack(">h", 41) + varint(1) + b"\0"
-        voter = struct.pack(">iqqq", self.leader, 9, -1, 1) + b"\0"
+        nodes = sorted({self.leader, *sorted(self.ports)[:3]})
+        voters = b"".join(struct.pack(">iqqq", node, 9, -1, 1) + b"\0" for node in nodes)
         partition = struct.pack(">ihiiq", 0, 0, self.leader, 7, 9)
-        partition += varint(2) + voter + varint(1) + b"\0"
+        partition += varint(len(nodes) + 1) + voters + varint(1) + b"\0"
         topic = compact("__cluster_metadata") + varint(2) + partition + b"\0"
         return struct.pack(">h", 0) + varint(2) + topic + b"\0"
 

@@ -216,6 +216,20 @@ async def test_the_controller_is_restarted_last() -> None:
     assert look.of("broker-2").readings["controller_last"] is True
 
 
+async def test_a_restart_that_would_cost_the_controllers_their_quorum_is_known() -> None:
+    world = _world()
+    async with serve(world, NODES) as targets:
+        subject = _subject(targets)
+        whole = await subject.observe()
+        world.silent.add(3)
+        _without(world, 3)
+        short = await subject.observe()
+    kept = [whole.of(f"broker-{number}").readings["quorum_kept"] for number in NODES]
+    assert kept == [True, True, True]
+    assert short.of("broker-1").readings["quorum_kept"] is False
+    assert short.of("broker-2").readings["quorum_kept"] is False, "two of three voters are left"
+
+
 async def test_a_stranger_on_the_port_is_no_broker() -> None:
     world = _world(garbage=True)
     async with serve(world, NODES) as targets:

@@ -192,7 +192,8 @@ def test_no_tool_elects_an_unclean_leader_and_the_lossy_ones_are_critical() -> N
         "lower_retention",
         "skip_offset",
     }
-    starts = ("data_present", "data_intact", "disk_free_bytes", "sheltered", "controller_last")
+    data = ("data_present", "data_intact", "disk_free_bytes")
+    starts = (*data, "sheltered", "controller_last", "quorum_kept")
     for name in ("restart_node", "restart_broker"):
         assert {need.reading for need in plugin.requires[name]} == set(starts)
 

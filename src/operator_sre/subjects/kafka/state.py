@@ -156,6 +156,17 @@ class Cluster:
             return None
         return any(entry.node == node for entry in self.metadata.brokers)
 
+    def keeps_quorum(self, status: BrokerStatus) -> bool | None:
+        """Whether the controllers still decide while this broker restarts; None when unknown."""
+        quorum, node = self.quorum, self.nodes.get(status.target.name)
+        if quorum is None or node is None:
+            return None if self.has_quorum is None or quorum is not None else True
+        if node not in quorum.voters:
+            return True if quorum.voters else None
+        nodes = {self.nodes.get(each.target.name) for each in self.up}
+        others = sum(voter in nodes for voter in quorum.voters if voter != node)
+        return others > len(quorum.voters) // 2
+
     def session_s(self) -> float | None:
         """After how long the controllers miss a broker; None where that is unknown."""
         found = [whole(rows[SESSION].value) for rows in self.brokers.values() if SESSION in rows]
@@ -208,6 +219,7 @@ class Cluster:
         return {
             **readings,
             "registered": self.is_registered(status),
+            "quorum_kept": self.keeps_quorum(status),
             "replicas": len(own),
             "leads": sum(each.leader == node for each in own),
             "behind": len(behind),

@@ -210,7 +210,7 @@ class KafkaCluster(BaseSubject):
             elif not status.problem:
                 readings |= {"reachable": False, "error": status.error}
                 if is_idle(readings):
-                    readings["sheltered"] = True
+                    readings |= {"sheltered": True, "quorum_kept": True}
             seen.append(Seen(name, {} if status.problem else readings, status.problem))
         return seen
 
