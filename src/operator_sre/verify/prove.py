@@ -98,15 +98,8 @@ class _Course:
                 if health is Health.HEALTHY:
                     self.held_since.setdefault(key, now)
             first = self.looks == 1 or key in self.details
-            if (
-                health is Health.BROKEN
-                and first
-                and self.details.get(key)
-                in (
-                    None,
-                    details.get(key),
-                )
-            ):
+            unmoved = first and self.details.get(key) in (None, details.get(key))
+            if health is Health.BROKEN and unmoved:
                 self.details[key] = details.get(key, "")
             else:
                 self.details.pop(key, None)
