@@ -32,7 +32,7 @@ class _Data:
 INTACT: Mapping[str, Value] = {"data_present": True, "data_intact": True}
 SERVER = {"data_present": True, "start_second_writer": False, "start_data_older": False}
 STORE = {"failover_due": False, "start_loses_data": False, "start_second_writer": False}
-BROKER = {**INTACT, "sheltered": True, "controller_last": True}
+BROKER = {**INTACT, "sheltered": True, "controller_last": True, "quorum_kept": True}
 FORMER = {"start_second_writer": True}
 HOLDERS = [
     _Data("postgres", "server", (RESTART,), SERVER, 32 * MB),
