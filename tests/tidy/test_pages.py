@@ -77,9 +77,9 @@ def test_the_site_is_searched_in_a_browser_without_a_server(
     for page in built:
         assert _FOREIGN.findall(page.read_text()) == [], page
     with running_chromium(pytestconfig) as browser:
-        page = browser.new_context(offline=True).new_page()
-        page.goto((tmp_path / "index.html").as_uri())
-        page.fill("input.md-search__input", "kill switch")
-        found = page.locator(".md-search-result__link").first
+        shown = browser.new_context(offline=True).new_page()
+        shown.goto((tmp_path / "index.html").as_uri())
+        shown.fill("input.md-search__input", "kill switch")
+        found = shown.locator(".md-search-result__link").first
         found.wait_for(state="attached")
-        assert "glossary.html" in page.content()
+        assert "glossary.html" in shown.content()
