@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import Argument
-from operator_protocols.domain.excerpt import find_start, keep_first, keep_last_line
+from operator_protocols.domain.excerpt import find_start, keep_first, keep_last_line, note_omission
 from operator_protocols.domain.target import Target
 from operator_sre.app import context
 from operator_sre.executor.tools.docker_state import Newest
@@ -117,6 +118,7 @@ def test_a_bare_cut_would_show_many() -> None:
 async def test_a_part_of_a_file_is_redacted_with_what_stands_around_it(tmp_path: Path) -> None:
     tool, chance = ReadFile(REDACTOR.part, lambda path: True), random.Random(3)
     path = tmp_path / "a.log"
+    shown = 0
     for one in CASES:
         path.write_bytes(one.text.encode())
         for offset in _offsets(one, chance):
@@ -126,6 +128,8 @@ async def test_a_part_of_a_file_is_redacted_with_what_stands_around_it(tmp_path:
             result = await tool.call(given, new_job())
             assert result.ok
             assert not _pieces(one, REDACTOR.text(result.stdout)), (one, given, result.stdout)
+            shown += bool(result.stdout)
+    assert shown > len(CASES)
 
 
 @pytest.mark.asyncio
@@ -217,7 +221,9 @@ def test_what_a_place_kept_of_an_output_without_end() -> None:
         for part in (kept, last[:100], last[100:]):
             ear.feed(part)
         text = b"".join(heard).decode("utf-8", "replace")
-        assert text.startswith("begin\n\n[... ")
+        left_out = re.match(r"begin\n(?P<note>\n\[\.\.\. (?P<count>\d+) .*\n)", text)
+        assert left_out
+        assert left_out["note"].encode() == note_omission(int(left_out["count"]))
         return text
 
     _expect_none(cut)

@@ -25,7 +25,7 @@ from operator_sre.executor.tools.replacement import FILE_BYTES_MAX, Kept, State,
 __all__ = ["ReadFile", "RedactPart", "RestoreFile", "Rights", "WriteFile", "difference"]
 
 READ_BYTES_MAX = 65_536
-# What is looked at around a part to redact it: the header of a table, what stands before, after.
+# What is read around a part to redact it: the header of a table, what stands before, after.
 HEADER_BYTES_MAX, BEFORE_BYTES_MAX, AFTER_BYTES_MAX = 4096, 131_072, 65_536
 # A text without its secrets, as what stands before and after it shows them.
 RedactPart: TypeAlias = Callable[[str, str, str], str]

@@ -226,7 +226,7 @@ class Redactor:
 
 HELD_CHARACTERS_MAX = 65_536
 LINE_CHARACTERS_MAX = 1_048_576
-# What is looked at before and after a place where such a line is cut.
+# What is searched before and after a place where such a line is cut.
 AROUND_CHARACTERS = 65_536
 
 
