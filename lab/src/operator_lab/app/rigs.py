@@ -272,7 +272,7 @@ async def attach_rig(
         raise RigError(
             problem.message,
             next_step="Images are loaded with: kind load image-archive FILE, k3s ctr images import "
-            "FILE; or name one that the nodes can pull with --image.",
+            "FILE; or name an image that the nodes can pull with --image.",
         ) from problem
     return rig_status(app, subject)
 

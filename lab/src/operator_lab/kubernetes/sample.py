@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if subprocess.run(argv, check=False).returncode != 0:
             raise SystemExit(_describe_unready(kubectl, namespace))
     ready.touch()
-    if not given.nodes:  # nobody can use what is simulated
+    if not given.nodes:  # simulated pods answer no customer
         while True:
             time.sleep(3600)
     env = {
