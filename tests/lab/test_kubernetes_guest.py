@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,21 @@ import httpx2
 import pytest
 import yaml
 
-from operator_lab.kubernetes import guest
+from operator_lab.app.rigs import attach_rig, rigs_up
+from operator_lab.kubernetes import build, guest
+from operator_lab.kubernetes.sample import MANIFESTS
 from operator_lab.plan import check_spec
 from operator_protocols.errors import RigError, UsageError
+from operator_sre.app.wiring import App
 from operator_sre.subjects.kubernetes import plugin
-from operator_sre.subjects.kubernetes.connection import HttpApi
+from operator_sre.subjects.kubernetes.connection import (
+    ChangingApi,
+    HttpApi,
+    StatusError,
+    open_api,
+)
 from operator_sre.subjects.kubernetes.subject import RIG_KINDS
+from tests.app.home import opened
 from tests.subjects.kubernetes.api_server import ApiServer
 
 pytestmark = pytest.mark.asyncio
@@ -173,7 +183,7 @@ async def test_what_never_reached_a_cluster_is_removed_without_asking_it(tmp_pat
 
 
 async def test_the_sample_of_the_rig_serves_as_it_is() -> None:
-    text = (guest.MANIFESTS / "20-shop.yaml").read_text(encoding="utf-8")
+    text = (MANIFESTS / "20-shop.yaml").read_text(encoding="utf-8")
     wanted = {
         (item["kind"], item["metadata"]["name"])
         for item in yaml.safe_load_all(text)
@@ -184,3 +194,59 @@ async def test_the_sample_of_the_rig_serves_as_it_is() -> None:
         for item in guest.sample_objects("n", "i", with_claim=False)
     }
     assert found == wanted
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[App]:
+    """A home without a rig."""
+    with opened(tmp_path / "home") as app:
+        yield app
+
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: there
+contexts: [{name: there, context: {cluster: there, user: me}}]
+clusters: [{name: there, cluster: {server: "ADDRESS"}}]
+users: [{name: me, user: {}}]
+"""
+
+
+async def test_the_api_says_what_it_refuses_in_the_words_of_the_server(tmp_path: Path) -> None:
+    async with ApiServer().serve() as address:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.replace("ADDRESS", address))
+        api: ChangingApi = open_api(str(kubeconfig), "there")
+        try:
+            with pytest.raises(StatusError) as caught:
+                await api.change("DELETE", "/api/v1/namespaces/none", {})
+        finally:
+            await api.close()
+    assert caught.value.status == 404
+    assert str(caught.value) == 'HTTP 404: namespaces "none" not found'
+
+
+async def test_a_cluster_that_does_not_answer_leaves_no_rig(bare: App, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG.replace("ADDRESS", "http://127.0.0.1:1"))
+    given = {"kubeconfig": str(kubeconfig), "image": build.SAMPLE_IMAGE}
+    with pytest.raises(RigError, match="customers"):
+        await attach_rig(bare, "kubernetes", given)
+    assert rigs_up(bare) == []
+
+
+async def test_only_a_subject_that_can_be_a_guest_is_attached(bare: App) -> None:
+    with pytest.raises(UsageError) as caught:
+        await attach_rig(bare, "etcd", {})
+    assert caught.value.next_step == "It can be: kubernetes."
+
+
+async def test_the_sample_alone_is_built_without_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(RigError, match="no `go`") as caught:
+        build.build_sample(tell=lambda _: None, stop=threading.Event())
+    assert "--image" in caught.value.next_step
