@@ -199,7 +199,7 @@ async def test_the_sample_of_the_rig_serves_as_it_is() -> None:
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[App]:
     """A home without a rig."""
-    with opened(tmp_path / "home") as app:
+    with opened(tmp_path) as app:
         yield app
 
 
