@@ -22,12 +22,7 @@ from operator_lab.plan import check_spec
 from operator_protocols.errors import RigError, UsageError
 from operator_sre.app.wiring import App
 from operator_sre.subjects.kubernetes import plugin
-from operator_sre.subjects.kubernetes.connection import (
-    ChangingApi,
-    HttpApi,
-    StatusError,
-    open_api,
-)
+from operator_sre.subjects.kubernetes.connection import ChangingApi, StatusError, open_api
 from operator_sre.subjects.kubernetes.subject import RIG_KINDS
 from tests.app.home import opened
 from tests.subjects.kubernetes.api_server import ApiServer
@@ -40,12 +35,8 @@ NAMESPACE, MARK = "visitor", "4711"
 @asynccontextmanager
 async def visiting(server: ApiServer, mark: str = MARK) -> AsyncIterator[guest.Guest]:
     """A guest of the stand-in."""
-    async with server.serve() as address:
-        api = HttpApi(httpx2.AsyncClient(base_url=address))
-        try:
-            yield guest.Guest(api, NAMESPACE, mark)
-        finally:
-            await api.close()
+    async with server.serve() as address, httpx2.AsyncClient(base_url=address) as client:
+        yield guest.Guest(client, NAMESPACE, mark)
 
 
 def with_namespace(**metadata: Any) -> ApiServer:
@@ -213,18 +204,29 @@ users: [{name: me, user: {}}]
 """
 
 
-async def test_the_api_says_what_it_refuses_in_the_words_of_the_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["the guest", "the subject"])
+async def test_the_api_says_what_it_refuses_in_the_words_of_the_server(
+    of: str, tmp_path: Path
+) -> None:
     async with ApiServer().serve() as address:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(KUBECONFIG.replace("ADDRESS", address))
-        api: ChangingApi = open_api(str(kubeconfig), "there")
-        try:
-            with pytest.raises(StatusError) as caught:
-                await api.change("DELETE", "/api/v1/namespaces/none", {})
-        finally:
-            await api.close()
-    assert caught.value.status == 404
-    assert str(caught.value) == 'HTTP 404: namespaces "none" not found'
+        path = "/api/v1/namespaces/none"
+        if of == "the guest":
+            async with guest.connect(str(kubeconfig), "") as client:
+                with pytest.raises(guest.StatusError) as caught:
+                    await guest.Guest(client, "none", MARK).ask(path, {}, method="DELETE")
+            status, sentence = caught.value.status, str(caught.value)
+        else:
+            api: ChangingApi = open_api(str(kubeconfig), "there")
+            try:
+                with pytest.raises(StatusError) as refused:
+                    await api.change("DELETE", path, {})
+            finally:
+                await api.close()
+            status, sentence = refused.value.status, str(refused.value)
+    assert status == 404
+    assert sentence == 'HTTP 404: namespaces "none" not found'
 
 
 async def test_a_cluster_that_does_not_answer_leaves_no_rig(bare: App, tmp_path: Path) -> None:

@@ -12,18 +12,19 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from operator_lab.kubernetes.build import SAMPLE_IMAGE
 from operator_lab.kubernetes.sample import MANIFESTS
-from operator_protocols.errors import OperatorError, RigError
+from operator_protocols.errors import MissingExtraError, OperatorError, RigError
 from operator_sre.processes.files import write_atomically
-from operator_sre.subjects.kubernetes.connection import ChangingApi, StatusError, open_api
-from operator_sre.subjects.kubernetes.resources import WATCHED
 
-__all__ = ["Guest", "main", "sample_objects"]
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+__all__ = ["Guest", "StatusError", "connect", "main", "sample_objects"]
 
 Object = dict[str, Any]
 
@@ -34,10 +35,50 @@ APPLY = "application/apply-patch+yaml"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 READY_S_MAX, GONE_S_MAX, POLL_S = 150.0, 120.0, 1.0
 ORDER_S = 0.2
-ERRORS = (StatusError, OSError, TimeoutError)
-_PATHS = {each.kind: each for each in WATCHED}
+ANSWER_S_MAX, CONNECT_S_MAX = 30.0, 5.0
+ERROR_CHARS_MAX = 200
+_PATHS = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+}
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 # What of the sample belongs to the whole cluster is left out.
 _OWN = frozenset({"ConfigMap", "Deployment", "PersistentVolumeClaim", "Service"})
+
+
+class StatusError(Exception):
+    """The API answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+
+
+ERRORS = (StatusError, OSError, TimeoutError)
+
+
+def connect(kubeconfig: str, context: str) -> AsyncClient:
+    """A client for a context of a kubeconfig; the current context without one."""
+    try:
+        import httpx2
+        from lightkube import KubeConfig
+        from lightkube.config.client_adapter import AsyncClient as KubernetesClient
+        from lightkube.config.client_adapter import ConnectionParams
+        from lightkube.core.exceptions import ConfigError
+    except ImportError:
+        raise MissingExtraError("kubernetes", needed_for="A rig in a cluster") from None
+    try:
+        found = KubeConfig.from_file(kubeconfig)
+        chosen = found.get(context_name=context) if context else found.get()
+        if chosen is None:
+            raise RigError(f"{kubeconfig!r} has no current context.")
+        timeout = httpx2.Timeout(ANSWER_S_MAX, connect=CONNECT_S_MAX)
+        return KubernetesClient(chosen, ConnectionParams(timeout=timeout, trust_env=False))
+    except (ConfigError, ValueError, KeyError, TypeError) as problem:
+        raise RigError(f"{kubeconfig!r} cannot be used: {problem}.") from problem
 
 
 def sample_objects(namespace: str, image: str, *, with_claim: bool) -> Iterator[Object]:
@@ -68,20 +109,44 @@ def sample_objects(namespace: str, image: str, *, with_claim: bool) -> Iterator[
 class Guest:
     """One namespace of a cluster; `mark` tells that it is ours."""
 
-    def __init__(self, api: ChangingApi, namespace: str, mark: str) -> None:
-        self._api = api
+    def __init__(self, client: AsyncClient, namespace: str, mark: str) -> None:
+        self._client = client
         self.namespace = namespace
         self._mark = mark
         self._path = f"/api/v1/namespaces/{namespace}"
 
-    async def _read(self, path: str) -> Object:
-        found: Object = json.loads(await self._api.get(path, {}))
-        return found
+    async def ask(
+        self,
+        path: str,
+        body: Object | None = None,
+        *,
+        method: str = "GET",
+        content: str = "application/json",
+        **query: str,
+    ) -> Object:
+        """One answer. StatusError where the API refuses, OSError where it is not reached."""
+        import httpx2
+
+        more: Object = {}
+        if body is not None:
+            more = {"content": json.dumps(body), "headers": {"Content-Type": content}}
+        try:
+            answer = await self._client.request(method, path, params=query, **more)
+        except httpx2.HTTPError as problem:
+            raise ConnectionError(f"{type(problem).__name__}: {problem}") from problem
+        try:
+            found = json.loads(answer.text or "{}")
+        except ValueError:
+            found = {}
+        if answer.status_code >= 400:
+            message = (found.get("message") if isinstance(found, dict) else "") or answer.text
+            raise StatusError(answer.status_code, message[:ERROR_CHARS_MAX])
+        return found if isinstance(found, dict) else {}
 
     async def _own_namespace(self) -> Object | None:
         """Our namespace; None where there is none, or where it is not ours."""
         try:
-            found = await self._read(self._path)
+            found = await self.ask(self._path)
         except StatusError as problem:
             if problem.status == 404:
                 return None
@@ -94,7 +159,7 @@ class Guest:
         metadata = {"name": self.namespace, "annotations": {MARK: self._mark}}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         try:
-            await self._api.change("POST", "/api/v1/namespaces", body)
+            await self.ask("/api/v1/namespaces", body, method="POST")
         except StatusError as problem:
             if problem.status != 409:
                 raise
@@ -107,16 +172,14 @@ class Guest:
 
     async def deploy(self, image: str) -> str:
         """Apply the sample; a sentence where its data does not outlive the pod, or ""."""
-        classes = await self._read(_PATHS["storageclass"].path())
+        classes = await self.ask(CLASSES)
         with_claim = any(
             (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
             for each in classes.get("items") or ()
         )
         for item in sample_objects(self.namespace, image, with_claim=with_claim):
-            path = _PATHS[item["kind"].lower()].path(self.namespace)
-            query = {"fieldManager": MANAGER}
-            name = item["metadata"]["name"]
-            await self._api.change("PATCH", f"{path}/{name}", item, query=query, content=APPLY)
+            path = f"{_PATHS[item['kind']].format(self.namespace)}/{item['metadata']['name']}"
+            await self.ask(path, item, method="PATCH", content=APPLY, fieldManager=MANAGER)
         if with_claim:
             return ""
         return "The cluster has no default storage class: orders are lost when the database moves."
@@ -125,8 +188,8 @@ class Guest:
         """Until every Deployment has all its pods; RigError with what the pods say."""
         ends = time.monotonic() + READY_S_MAX
         while True:
-            path = _PATHS["deployment"].path(self.namespace)
-            items = (await self._read(path)).get("items") or ()
+            path = _PATHS["Deployment"].format(self.namespace)
+            items = (await self.ask(path)).get("items") or ()
             short = [
                 each["metadata"]["name"]
                 for each in items
@@ -139,7 +202,7 @@ class Guest:
             await asyncio.sleep(POLL_S)
 
     async def _why_unready(self) -> str:
-        pods = (await self._read(_PATHS["pod"].path(self.namespace))).get("items") or ()
+        pods = (await self.ask(_PATHS["Pod"].format(self.namespace))).get("items") or ()
         reasons = set()
         for pod in pods:
             status = pod.get("status") or {}
@@ -162,7 +225,7 @@ class Guest:
             counts["sent"] += 1
             key = f"{self._mark}-{counts['sent']}"
             try:
-                await self._api.change("POST", orders, {}, query={"key": key})
+                await self.ask(orders, {}, method="POST", key=key)
                 kept.append(key)
             except ERRORS:
                 counts["failed"] += 1
@@ -171,7 +234,7 @@ class Guest:
                 again = kept[counts["read_back"] % len(kept)]
                 counts["read_back"] += 1
                 try:
-                    await self._api.get(orders, {"key": again})
+                    await self.ask(orders, key=again)
                 except StatusError as problem:
                     counts["lost"] += problem.status == 404
                 except (OSError, TimeoutError):
@@ -189,18 +252,18 @@ class Guest:
             if not metadata.get("deletionTimestamp"):
                 only = {"preconditions": {"uid": metadata["uid"]}}
                 with contextlib.suppress(StatusError):
-                    await self._api.change("DELETE", self._path, only)
+                    await self.ask(self._path, only, method="DELETE")
             await asyncio.sleep(POLL_S)
 
 
 async def _run(given: argparse.Namespace) -> None:
-    api = open_api(given.kubeconfig, given.context)
-    guest = Guest(api, given.namespace, given.mark)
+    client = connect(given.kubeconfig, given.context)
+    guest = Guest(client, given.namespace, given.mark)
     try:
         if given.remove:
             await guest.remove()
             return
-        await api.get("/version", {})
+        await guest.ask("/version")
         write_atomically(given.directory / REACHED, "")
         await guest.claim()
         if lossy := await guest.deploy(given.image or SAMPLE_IMAGE):
@@ -209,7 +272,7 @@ async def _run(given: argparse.Namespace) -> None:
         write_atomically(given.directory / "ready", "")
         await guest.serve_customers(given.directory / "report.json")
     finally:
-        await api.close()
+        await client.aclose()
 
 
 def main(words: Sequence[str] | None = None) -> int:
