@@ -216,7 +216,7 @@ def test_helm_finds_nothing_wrong(tmp_path: Path, values: Mapping[str, object]) 
         pytest.skip("there is no Helm: python -m tests.tools.helm")
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
-    words = [program, "lint", "--strict", CHART, "--values", file]
+    words = [str(program), "lint", "--strict", str(CHART), "--values", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 chart(s) failed" in done.stdout + done.stderr
