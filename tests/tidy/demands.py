@@ -82,7 +82,7 @@ DEMANDS = (
     ),
     Demand(
         "Installing a pinned package into a virtual environment is a known risk",
-        absent=("tests/gate/test_pip.py::test_a_pinned_package_is_a_small_risk",),
+        tests=("tests/gate/test_pip.py::test_a_pinned_package_is_a_small_risk",),
     ),
     Demand(
         "The default timeout of a command is 300 s and a setting",

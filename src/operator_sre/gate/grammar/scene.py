@@ -19,7 +19,8 @@ class Scene:
     `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
     `inner` are commands inside of commands that are not checked yet. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
-    still be in. `follows`: an answer may lead it to any other host.
+    still be in. `follows`: an answer may lead it to any other host. `venv`: programs of Python are
+    those of a virtual environment that is known.
     """
 
     secrets: Secrets
@@ -28,6 +29,7 @@ class Scene:
     cwd: str = "/"
     fed: bool = False
     follows: bool = False
+    venv: bool = False
     earlier: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
