@@ -10,9 +10,9 @@ from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.gate import PERSON, Policy, judge
 from operator_sre.gate.grammar.findings import COMMANDS_MAX, Finding
-from operator_sre.gate.grammar.shell import parse
-from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.reserved_commands import FOR_PEOPLE, decides
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Simple, literal
 from tests.every import every
 from tests.gate.office import Office
 from tests.gate.policy.writing import book

@@ -15,8 +15,8 @@ from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.grammar.findings import name_of, read
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
+from operator_sre.shell.line import parse
 from tests.flavours import flavours_of
 
 POLICY = Policy()

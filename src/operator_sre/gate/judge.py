@@ -15,12 +15,12 @@ from operator_sre.gate.fork_bomb import FORK_BOMB, is_fork_bomb
 from operator_sre.gate.grammar.findings import Finding, name_of, read
 from operator_sre.gate.grammar.paths import Secrets, resolve_path
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
-from operator_sre.gate.grammar.words import Script, Simple
 from operator_sre.gate.policy import Policy
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.gate.reserved_commands import FOR_PEOPLE, Ours, decides
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Script, Simple
 
 __all__ = ["SCORES", "judge", "judge_tool", "risk_of", "safer", "score_of", "warm"]
 

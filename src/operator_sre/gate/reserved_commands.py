@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from operator_protocols.domain.verdict import Level, Rule
 from operator_sre.gate.grammar.findings import COMMANDS_MAX, Finding, name_of
-from operator_sre.gate.grammar.words import Script, Simple, Word
+from operator_sre.shell.words import Script, Simple, Word
 
 __all__ = ["FOR_PEOPLE", "Ours", "decides"]
 

@@ -19,7 +19,7 @@ from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import UsageError
-from operator_sre.gate.grammar.shell import one_command
+from operator_sre.shell.line import one_command
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval

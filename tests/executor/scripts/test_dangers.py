@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
 from operator_sre.executor.scripts.dangers import (
     Flaw,
     Layer,
@@ -15,6 +14,7 @@ from operator_sre.executor.scripts.dangers import (
     dangers_of_python,
     parse_script,
 )
+from operator_sre.shell.script import Command, TooDeep, Word, commands_of
 from tests.every import every
 from tests.measuring import GROWTH_MAX, growth
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.workflow import Passed, Workflow, WorkflowStep
-from operator_sre.executor.workflows.quotes import HOLE, line_trouble, quote, words_trouble
 from operator_sre.executor.workflows.references import (
     PASSED_BYTES_MAX,
     SAMPLE,
@@ -23,6 +22,7 @@ from operator_sre.executor.workflows.references import (
     references_of,
     with_samples,
 )
+from operator_sre.shell.holes import HOLE, line_trouble, quote, words_trouble
 from tests.every import every
 
 BASH = ("bash", "--norc", "--noprofile", "-c")

@@ -18,8 +18,8 @@ from operator_sre.gate import Policy, judge
 from operator_sre.gate.grammar.compile import FOLDER, examples, tables_in
 from operator_sre.gate.grammar.findings import name_of, read
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
+from operator_sre.shell.line import parse
 from tests.every import expect_each
 from tests.gate.mutations import HARMLESS
 

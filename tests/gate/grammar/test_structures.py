@@ -9,7 +9,7 @@ from random import Random
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
-from operator_sre.gate.grammar.shell import parse
+from operator_sre.shell.line import parse
 from tests.every import expect_each
 
 POLICY = Policy()

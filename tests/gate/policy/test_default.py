@@ -9,12 +9,12 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level, Risk
 from operator_sre.gate import Policy, judge
-from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.policy import PolicyRule, built_in
 from operator_sre.gate.policy.compile import FOLDER, SOURCE, compile_policy, source
 from operator_sre.gate.policy.load import book_of, prove
 from operator_sre.gate.policy.policy import COMPILED, decode_book, encode_book
 from operator_sre.gate.policy.rule import compile_expression
+from operator_sre.shell.words import Simple, literal
 from tests.every import every
 from tests.measuring import GROWTH_MAX, growth
 

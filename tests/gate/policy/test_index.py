@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from operator_protocols.domain.verdict import Level
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.policy import PolicyRule, built_in
 from operator_sre.gate.policy.rule import Index
+from operator_sre.shell.line import parse
 from tests.measuring import times_as_long
 
 

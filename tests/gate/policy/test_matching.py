@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.verdict import Level
-from operator_sre.gate.grammar.shell import parse
-from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.policy import PolicyRule
 from operator_sre.gate.policy.rule import Index, compile_expression
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Simple, literal
 from tests.every import every
 
 

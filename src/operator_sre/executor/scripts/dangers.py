@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
+from operator_sre.shell.script import Command, TooDeep, Word, commands_of
 
 __all__ = ["Flaw", "Layer", "dangers_of_bash", "dangers_of_python", "parse_script"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator_protocols.domain.action import SHELL, Action, Argument, Result
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.workflow import Passed, Workflow
-from operator_sre.executor.workflows.quotes import HOLE, line_trouble, quote, words_trouble
+from operator_sre.shell.holes import HOLE, line_trouble, quote, words_trouble
 
 __all__ = [
     "PASSED_BYTES_MAX",

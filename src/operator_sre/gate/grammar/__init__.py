@@ -1,3 +1,3 @@
-"""What a command line means: read by the shell's rules, fitted into what is known of each tool."""
+"""What a command line means: what the shell makes of it, fitted into what is known of each tool."""
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from operator_sre.gate.grammar.fit import fit
 from operator_sre.gate.grammar.kinds import check
 from operator_sre.gate.grammar.paths import resolve_path
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import Tables
-from operator_sre.gate.grammar.words import Script, Simple, Word
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Script, Simple, Word
 
 __all__ = ["COMMANDS_MAX", "Finding", "name_of", "read"]
 

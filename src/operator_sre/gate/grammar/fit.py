@@ -10,9 +10,9 @@ from operator_sre.gate.grammar.languages import WORD_LANGUAGES, find_commands
 from operator_sre.gate.grammar.paths import resolve_path
 from operator_sre.gate.grammar.patterns import re
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import ASSIGNMENT, parse
 from operator_sre.gate.grammar.tables import Tool
-from operator_sre.gate.grammar.words import Simple, Word
+from operator_sre.shell.line import ASSIGNMENT, parse
+from operator_sre.shell.words import Simple, Word
 
 __all__ = ["fit"]
 

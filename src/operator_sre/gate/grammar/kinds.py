@@ -16,8 +16,8 @@ from operator_sre.gate.grammar.languages import LANGUAGES
 from operator_sre.gate.grammar.patterns import re
 from operator_sre.gate.grammar.requests import UNQUOTED_MAX, harm_of, parameter_harm
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
-from operator_sre.gate.grammar.words import Word
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Word
 
 __all__ = ["KINDS", "check"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from operator_sre.gate.grammar.paths import Secrets, resolve_path
-from operator_sre.gate.grammar.words import Simple, Word
+from operator_sre.shell.words import Simple, Word
 
 __all__ = ["Scene"]
 

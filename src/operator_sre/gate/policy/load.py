@@ -13,13 +13,13 @@ from operator_protocols.errors import ConfigError
 from operator_sre.gate.grammar.findings import read
 from operator_sre.gate.grammar.paths import Secrets
 from operator_sre.gate.grammar.scene import Scene
-from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
-from operator_sre.gate.grammar.words import Simple
 from operator_sre.gate.policy.egress import Egress
 from operator_sre.gate.policy.policy import Rulebook, Services, built_in
 from operator_sre.gate.policy.rule import Index, PolicyRule
 from operator_sre.gate.policy.schema import FILE_BYTES_MAX, Written, read_policy
+from operator_sre.shell.line import parse
+from operator_sre.shell.words import Simple
 
 __all__ = [
     "book_of",

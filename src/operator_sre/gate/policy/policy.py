@@ -18,9 +18,9 @@ from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.codec import to_json
 from operator_sre.gate.grammar.paths import Secrets, one_of, resolve_path
-from operator_sre.gate.grammar.words import Simple
 from operator_sre.gate.policy.egress import Egress
 from operator_sre.gate.policy.rule import Decision, Index, Override, PolicyRule
+from operator_sre.shell.words import Simple
 
 __all__ = [
     "COMPILED",

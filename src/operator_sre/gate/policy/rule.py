@@ -14,7 +14,7 @@ import msgspec
 
 from operator_protocols.domain.verdict import Level, Risk
 from operator_sre.gate.grammar.paths import Secrets, resolve_path
-from operator_sre.gate.grammar.words import Redirect, Simple
+from operator_sre.shell.words import Redirect, Simple
 
 __all__ = [
     "BUILT_IN",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operator_sre.gate.grammar.shell import COMMAND_BYTES_MAX, one_command, parse
-from operator_sre.gate.grammar.words import (
+from operator_sre.shell.line import ASSIGNMENT, COMMAND_BYTES_MAX, one_command, parse
+from operator_sre.shell.words import (
     Building,
     Redirect,
     Script,
@@ -278,3 +278,10 @@ def test_one_plain_command_is_told_from_everything_else(
     line: str, words: tuple[str, ...] | None
 ) -> None:
     assert one_command(line) == words
+
+
+def test_an_assignment_is_a_plain_name_with_an_equals_sign() -> None:
+    names = {"A=1": "A", "_x+=y": "_x", "a1=": "a1", "1a=x": "", "a-b=x": "", "A": "", "a b=c": ""}
+    for text, name in names.items():
+        found = ASSIGNMENT.match(text)
+        assert (found[1] if found else "") == name, text

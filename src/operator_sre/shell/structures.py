@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 
-from operator_sre.gate.grammar.words import Building, Word
+from operator_sre.shell.words import Building, Word
 
 __all__ = ["GROUPS_MAX", "TOKEN", "VALUES_MAX", "WILD", "Structured"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from operator_sre.gate.grammar.structures import GROUPS_MAX, TOKEN, VALUES_MAX, WILD, Structured
-from operator_sre.gate.grammar.words import (
+from operator_sre.shell.structures import GROUPS_MAX, TOKEN, VALUES_MAX, WILD, Structured
+from operator_sre.shell.words import (
     Building,
     Redirect,
     Script,
