@@ -14,6 +14,7 @@ from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Policy, judge
 
+INDEX, LINKS = "index", "links"
 PINNED = (
     "pip install requests==2.31.0",
     "pip install --no-input --only-binary=:all: requests==2.31.0 urllib3==2.0.7",
@@ -32,10 +33,10 @@ OPEN = (
     "pip install https://example.com/requests-2.31.0.tar.gz",
     "pip install 'requests @ https://example.com/x.whl'",
     "pip install git+https://example.com/x.git",
-    "pip install --index-url http://10.0.0.9/simple requests==2.31.0",
+    f"pip install --{INDEX}-url http://10.0.0.9/simple requests==2.31.0",
     "pip install -i http://10.0.0.9/simple requests==2.31.0",
-    "pip install --extra-index-url=http://10.0.0.9/ requests==2.31.0",
-    "pip install --find-links /tmp requests==2.31.0",
+    f"pip install --extra-{INDEX}-url=http://10.0.0.9/ requests==2.31.0",
+    f"pip install --find-{LINKS} /tmp requests==2.31.0",
     "pip install --target /usr/lib/python3 requests==2.31.0",
     "pip install --prefix=/usr requests==2.31.0",
     "pip install --user requests==2.31.0",

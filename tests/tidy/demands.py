@@ -108,7 +108,8 @@ DEMANDS = (
         "AWS is operated through typed tools, with reads SAFE and changes approved",
         tests=(
             "tests/subjects/aws/test_aws_tools.py::test_an_instance_is_rebooted_after_approval",
-            "tests/subjects/aws/test_aws_policy.py::test_with_the_documented_policy_everything_works",
+            "tests/subjects/aws/test_aws_policy.py"
+            "::test_with_the_documented_policy_everything_works",
         ),
     ),
     Demand(

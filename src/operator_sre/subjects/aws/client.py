@@ -172,8 +172,8 @@ class Aws:
         return found
 
     def _refusal(self, service: str, action: str, response: Mapping[str, Any]) -> AwsError:
-        told = response.get("Error", {})
-        code = str(told.get("Code", "unknown"))
+        error = response.get("Error", {})
+        code = str(error.get("Code", "unknown"))
         if code in _BAD_LOGIN:
             with self._lock:  # new credentials may be in place by the next call
                 self._session, self._account = None, ""
@@ -190,7 +190,7 @@ class Aws:
                 next_step=f"Allow it in the IAM policy of Operator; see {DOCS}.",
             )
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = " ".join(str(told.get("Message", "")).split())[:MESSAGE_CHARACTERS_MAX]
+        text = " ".join(str(error.get("Message", "")).split())[:MESSAGE_CHARACTERS_MAX]
         unsure = isinstance(status, int) and status >= 500
         return AwsError(f"AWS refused {action}: {code}: {text}", code=code, unsure=unsure)
 

@@ -19,7 +19,9 @@ __all__ = [
     "read_volume",
 ]
 
-INSTANCE, VOLUME, GROUP = "instance", "volume", "group"
+INSTANCE = "instance"
+VOLUME = "volume"
+GROUP = "group"
 KINDS = (INSTANCE, VOLUME, GROUP)
 NAMES_MAX = 50
 Json = Mapping[str, Any]

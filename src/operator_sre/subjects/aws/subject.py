@@ -109,7 +109,7 @@ async def observe_region(
     except OperatorError as problem:
         failures[INSTANCE] = problem
     try:
-        found[VOLUME] = await _listed(
+        found[VOLUME] = await _find(
             aws, "ec2", "describe_volumes", "volume-id", ids[VOLUME], "Volumes", "VolumeId"
         )
     except OperatorError as problem:
@@ -141,7 +141,7 @@ async def _instances(aws: Aws, ids: Sequence[str]) -> dict[str, Json]:
     return found
 
 
-async def _listed(
+async def _find(
     aws: Aws, service: str, operation: str, name: str, ids: Sequence[str], list_: str, key: str
 ) -> dict[str, Json]:
     found: dict[str, Json] = {}

@@ -129,7 +129,7 @@ class AwsTool:
 
 
 class _UnsureError(Exception):
-    """It may have been done, and nobody can say."""
+    """Whether a change was made is unknown."""
 
     def __init__(self, problem: AwsError) -> None:
         super().__init__(str(problem))
@@ -188,7 +188,7 @@ def _must_be_bound(place: Place, call: Call) -> None:
             )
 
 
-def _shown(place: Place, names: Sequence[str] = ()) -> Done:
+def _describe(place: Place, names: Sequence[str] = ()) -> Done:
     data = {
         name: value
         for name, value in place.readings.items()
@@ -199,18 +199,18 @@ def _shown(place: Place, names: Sequence[str] = ()) -> Done:
 
 async def describe_instance(hands: Hands, place: Place, call: Call) -> Done:
     """Its state and what it is made of; tags and user data stay where they are."""
-    return _shown(place)
+    return _describe(place)
 
 
 async def check_status(hands: Hands, place: Place, call: Call) -> Done:
     """Both checks, and how many events AWS has scheduled."""
     names = ("id", "account", "region", "state", "system_status", "instance_status", "events")
-    return _shown(place, names)
+    return _describe(place, names)
 
 
 async def describe_volume(hands: Hands, place: Place, call: Call) -> Done:
     """Its state, size and attachment."""
-    return _shown(place)
+    return _describe(place)
 
 
 async def describe_group(hands: Hands, place: Place, call: Call) -> Done:
@@ -221,7 +221,7 @@ async def describe_group(hands: Hands, place: Place, call: Call) -> Done:
         AutoScalingGroupName=place.id,
         MaxRecords=ACTIVITIES_MAX,
     )
-    shown = _shown(place)
+    shown = _describe(place)
     lines = [
         f"{each.get('StatusCode')}: {each.get('Description')} {each.get('StatusMessage', '')}"
         for each in answer.get("Activities", ())[:ACTIVITIES_MAX]
@@ -247,7 +247,7 @@ async def start_instance(hands: Hands, place: Place, call: Call) -> Done:
 
 
 async def stop_instance(hands: Hands, place: Place, call: Call) -> Done:
-    """Never what a group owns, a spot instance, or one that would lose data."""
+    """Never what a group owns, a spot instance, or an instance that would lose data."""
     _must_be(place, "running")
     if place.readings.get("in_group"):
         raise RefusedCall(

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Steady traffic without end: a run that ends, or fails during a fault, is started again.
-# WORKLOAD is a core workload of YCSB: a has half reads and half updates, b 95 % reads, c only reads;
-# mixed, the default, has 80 % reads.
+# WORKLOAD is a core workload of YCSB: a has half reads and half updates, b 95 % reads, c only
+# reads; mixed, the default, has 80 % reads.
 set -u
 pd=relay:23791,relay:23792,relay:23793
 case "${WORKLOAD:-mixed}" in
