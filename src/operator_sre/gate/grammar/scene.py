@@ -68,7 +68,9 @@ class Scene:
         if parts[1] == "dev" and parts[2].startswith(_ACTING):
             return f"!Opening /dev/{parts[2][:60]} can reset the machine or move a tape."
         folder = parts[1]
-        if folder in _HOSTS or (_GLOB(folder) and any(fnmatchcase(one, folder) for one in _HOSTS)):
+        if folder in _HOSTS or (
+            _GLOB(folder) and any(fnmatchcase(host, folder) for host in _HOSTS)
+        ):
             return self.reach(parts[2])
         return ""
 
