@@ -305,7 +305,7 @@ def _try(items: list[pytest.Item], mutation: Mutation | None, record: IO[str] | 
             for item, following in pairwise([*items, None]):
                 assert item is not None
                 began = time.process_time()
-                with _calls_in(SOURCE) if record else contextlib.nullcontext(set()) as called:
+                with _calls_in(SOURCE, wanted=record is not None) as called:
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 seconds = time.process_time() - began
                 calls[item.nodeid] = {"calls": sorted(called), "seconds": seconds}
@@ -324,8 +324,8 @@ def _try(items: list[pytest.Item], mutation: Mutation | None, record: IO[str] | 
 
 
 @contextlib.contextmanager
-def _calls_in(folder: Path) -> Iterator[set[str]]:
-    """Gather which functions of a folder are called, each as `MODULE NAME`."""
+def _calls_in(folder: Path, *, wanted: bool) -> Iterator[set[str]]:
+    """Gather which functions of a folder are called, each as `MODULE NAME`, where it is wanted."""
     seen: set[CodeType] = set()
 
     def look(frame: FrameType, event: str, _: object) -> None:
@@ -333,8 +333,9 @@ def _calls_in(folder: Path) -> Iterator[set[str]]:
             seen.add(frame.f_code)
 
     called: set[str] = set()
-    threading.setprofile(look)
-    sys.setprofile(look)
+    if wanted:
+        threading.setprofile(look)
+        sys.setprofile(look)
     try:
         yield called
     finally:
