@@ -18,7 +18,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon default-jdk-he
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo extras test quick check lint style test-system test-crash test-faults test-slow \
-	repeat size voice tables gallery dist release lock clean
+	repeat size voice tables gallery docs dist release lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -62,6 +62,7 @@ help:
 	@echo 'make voice        words and names that plain ones replace (ARGS=docs lists them)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs again, of a real incident'
+	@echo 'make docs         build the documentation as a site into site/ (ARGS=FOLDER)'
 	@echo 'make dist         build the wheels of all distributions into dist/ (ARGS=FOLDER)'
 	@echo 'make release      dist, with checks, checksums, SBOM and signature (ARGS="--key FILE")'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
@@ -150,6 +151,10 @@ gallery:
 	@$(call ready,all)
 	@.venv/bin/python -m tests.faces.gallery
 	@.venv/bin/python -m tests.faces.web.gallery
+
+docs:
+	@$(call ready,docs)
+	@.venv/bin/python .ci/pages.py $(ARGS)
 
 dist:
 	@$(call ready,all)

@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["LEVELS", "NotLockedError", "pins", "pip_settings", "requirements", "uv_settings"]
 
-LEVELS = ("uv", "demo", "all")
+LEVELS = ("uv", "demo", "all", "docs")
 _DEMO_EXTRAS = ("demo",)
 
 # pip setting -> uv variable. A variable that the user has set wins.
@@ -55,9 +55,9 @@ def requirements(level: str, declared: list[dict[str, Any]]) -> list[str]:
             continue
         wanted += data["project"].get("dependencies", [])
         for name, entries in extras.items():
-            wanted += entries if level == "all" or name in _DEMO_EXTRAS else []
-        for entries in groups.values():
-            wanted += entries if level == "all" else []
+            wanted += entries if level != "demo" or name in _DEMO_EXTRAS else []
+        for name, entries in groups.items():
+            wanted += entries if level == "docs" or (level == "all" and name != "docs") else []
     # `name[extra]`, without version and marker: both are the lock's business.
     texts = (entry.replace(" ", "") for entry in wanted if isinstance(entry, str))
     names = dict.fromkeys(re.sub(r"[^\w.\[\],-].*", "", text) for text in texts)

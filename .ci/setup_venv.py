@@ -4,9 +4,10 @@
     .venv/bin/python .ci/setup_venv.py --check demo    is it there? costs milliseconds, exit 0 or 1
     python3 .ci/setup_venv.py lock [--upgrade]         write requirements.lock
 
-The levels are `uv` (the installer alone), `demo` (the base and the lab) and `all` (every extra and
-the tools of development). pip brings uv, by its hash; uv brings the rest, in its strict mode. The
-machine's pip settings (index, certificate, proxy, ...) hold for uv as well.
+The levels are `uv` (the installer alone), `demo` (the base and the lab), `all` (every extra and the
+tools of development) and `docs` (what builds the site of the documentation, too). pip brings uv, by
+its hash; uv brings the rest, in its strict mode. The machine's pip settings (index, certificate,
+proxy, ...) hold for uv as well.
 """
 
 import argparse
@@ -263,7 +264,7 @@ def _write_lock(*, upgrade: bool) -> None:
     ]
     command: list[str | Path] = [_UV, "pip", "compile", "--quiet", "pyproject.toml"]
     command += ["--universal", "--python-version=3.11", "--all-extras"]
-    command += ["--group=dev", "--group=install", "--generate-hashes"]
+    command += ["--group=dev", "--group=docs", "--group=install", "--generate-hashes"]
     command += ["--no-header", "--no-emit-index-url", "--no-emit-find-links"]
     command += [f"--no-emit-package={name}" for name in own]
     command += ["--upgrade"] if upgrade else []

@@ -64,12 +64,13 @@ def why_not_confined() -> str:
 @cache
 def why_not_covered() -> str:
     """Why files cannot be hidden from a command here; "" when they can."""
+    flags = CLONE_NEWNS | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+    library = ctypes.CDLL(None)
+    # Looked up before the fork: another thread may hold the lock of the dynamic linker then.
+    unshare, mount = library.unshare, library.mount
     child = os.fork()
     if child == 0:
-        flags = CLONE_NEWNS | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
-        library = ctypes.CDLL(None)
-        is_alone = library.unshare(flags) == 0
-        is_done = is_alone and library.mount(None, b"/", None, MS_REC | MS_SLAVE, None) == 0
+        is_done = unshare(flags) == 0 and mount(None, b"/", None, MS_REC | MS_SLAVE, None) == 0
         os._exit(0 if is_done else 1)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
         return ""

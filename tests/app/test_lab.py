@@ -38,6 +38,7 @@ from operator_lab.app.rigs import (
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
+from operator_protocols.installation import how_to_add_extra
 from operator_protocols.ports import CorrectOutcome, Plugin
 from operator_sre.app.wiring import App
 from operator_sre.gate import Profile
@@ -231,7 +232,7 @@ async def test_without_the_extra_no_fault_can_be_had(
     poor = replace(find_plugin(NAME), rig=missing)
     monkeypatch.setattr(lab, "find_plugin", lambda name: poor)
     assert {one.available for one in faults_of(bare, NAME)} == {False}
-    assert all("operator-sre[lab]" in one.why_not for one in faults_of(bare, NAME))
+    assert all(how_to_add_extra("lab") in one.why_not for one in faults_of(bare, NAME))
 
 
 async def test_a_subject_or_a_fault_may_be_left_out_where_it_is_clear(app: App, bare: App) -> None:

@@ -34,21 +34,25 @@ _BLOCK = re.compile(r"^```(sh[^\n]*)\n(.*?)^```", re.S | re.M)
 _COMMENT = re.compile(r"\s+# .*$")
 # Where packages come from, and whom to trust for it, is a matter of the machine.
 _MACHINE = ("PIP_", "UV_", "SSL_CERT", "HTTP", "http", "NO_PROXY", "no_proxy")
+# What is true once a command that goes on does its work.
+READY = "operator status | grep -q '^watching *[1-9]'"
 _SHELL = """\
 until_stopped() {
     "$@" >"$HOME/said" 2>&1 &
     pid=$!
     tries=0
-    until [ -s "$HOME/said" ] || [ "$tries" -ge 150 ]; do
-        kill -0 "$pid" 2>/dev/null || break
+    until ready; do
+        kill -0 "$pid" 2>/dev/null && [ "$tries" -lt 150 ] || break
         sleep 0.2
         tries=$((tries + 1))
     done
+    became=0
+    ready || became=1
     kill -TERM "$pid" 2>/dev/null
     wait "$pid"
     code=$?
     cat "$HOME/said"
-    [ "$code" -eq 143 ]
+    [ "$became$code" = 0143 ]
 }
 """
 
@@ -86,9 +90,11 @@ def lines_of(page: str, way: str) -> list[Line]:
     return lines
 
 
-def follow(lines: Sequence[Line], home: Path, environ: Mapping[str, str]) -> Failure | None:
+def follow(
+    lines: Sequence[Line], home: Path, environ: Mapping[str, str], *, ready: str = READY
+) -> Failure | None:
     """Type all lines into one shell that starts in the home; None when every one succeeds."""
-    script = [_SHELL]
+    script = [f"ready() {{ {ready}; }}", _SHELL]
     for number, line in enumerate(lines):
         command = f"until_stopped {line.command}" if line.background else line.command
         script += [f"echo '@@ {number}'", f'{command} || {{ echo "@@ failed $?"; exit 1; }}']

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.install_page import PAGE, ROOT, WAYS, Line, follow, lines_of, try_way
+from tests.e2e.install_page import PAGE, ROOT, WAYS, Failure, Line, follow, lines_of, try_way
 from tests.every import every
 from tests.faces.cli.tree import parse_line
 
@@ -41,11 +41,15 @@ def test_the_first_command_that_fails_is_named_with_what_it_printed(tmp_path: Pa
         assert failure.line is wrong
         assert (failure.code, "nowhere" in failure.said) == (2, True)
         assert not any(Path(home).iterdir())
-        ends = Line("Ends", "true", background=True)
-        failure = follow([ends], Path(home), {**environ, "HOME": home})
-        assert failure is not None, "what should run until stopped must not end by itself"
-        goes_on = Line("Goes on", "sh -c 'echo ready; exec sleep 60'", background=True)
-        assert follow([goes_on], Path(home), {**environ, "HOME": home}) is None
+        said = 'grep -q ready "$HOME/said"'
+
+        def tried(command: str) -> Failure | None:
+            line = Line("Goes on", command, background=True)
+            return follow([line], Path(home), {**environ, "HOME": home}, ready=said)
+
+        assert tried("sh -c 'echo ready; exec sleep 60'") is None
+        assert tried("sh -c 'trap : TERM; echo ready'") is not None, "it must not end by itself"
+        assert tried("sh -c 'echo error; exit 143'") is not None, "it must do its work"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,16 @@ for name in bin sbin lib lib64; do
 done
 mount --bind /usr usr
 mount -o remount,bind,ro usr
+# What is shared stays read-only; each place has no space, its source may.
+while read -r place source; do
+    mkdir -p ".$place"
+    mount --bind "$source" ".$place"
+    mount -o remount,bind,ro ".$place"
+done < "$5"
+while read -r place source; do
+    mkdir -p ".$place"
+    mount --bind "$source" ".$place"
+done < "$6"
 cp /etc/passwd /etc/group /etc/ld.so.cache etc
 echo 7d1f4e5a0c3b4b6e9a8f2c1d3e4f5a6b > etc/machine-id
 mount -t proc proc proc
@@ -48,7 +58,8 @@ mount -t cgroup2 cgroup2 sys/fs/cgroup
 # A mount of its own, or systemd mounts the devices of this machine.
 mount -t tmpfs -o mode=755 tmpfs dev
 mkdir dev/shm
-for name in null zero full random urandom; do
+ln -s pts/ptmx dev/ptmx
+for name in null zero full random urandom tty; do
     touch "dev/$name"
     mount --bind "/dev/$name" "dev/$name"
 done
@@ -63,9 +74,12 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=tests SYSTEMD_UNIT_PATH
     setpriv --bounding-set -sys_time,-sys_boot,-sys_module,-net_admin,-mknod,-sys_rawio \\
     "$3" --system --unit="$4" --log-target=console --show-status=no
 """
+_EMPTY = "[Unit]\nDefaultDependencies=no\n"
 _UNITS = {
     TARGET: "[Unit]\nDefaultDependencies=no\nRequires=systemd-journald.service\n"
     "After=systemd-journald.service\n",
+    # What a unit depends on by itself.
+    **dict.fromkeys(("sysinit.target", "basic.target", "shutdown.target"), _EMPTY),
     "systemd-journald.socket": "[Unit]\nDefaultDependencies=no\n[Socket]\n"
     "ListenStream=/run/systemd/journal/stdout\nListenDatagram=/run/systemd/journal/socket\n",
     "systemd-journald.service": "[Unit]\nDefaultDependencies=no\n"
@@ -99,8 +113,18 @@ class Systemd:
 
 
 @contextlib.contextmanager
-def running_systemd(folder: Path, units: Mapping[str, str]) -> Iterator[Systemd]:
-    """With these unit files; nothing of them is started. Skips where none can run."""
+def running_systemd(
+    folder: Path,
+    units: Mapping[str, str],
+    *,
+    shared: Sequence[Path] = (),
+    writable: Mapping[str, Path] | None = None,
+) -> Iterator[Systemd]:
+    """With these unit files; nothing of them is started. Skips where none can run.
+
+    Directories that are `shared` are read-only there at their own paths, `writable` ones are at the
+    place that is their key.
+    """
     if os.geteuid() != 0 or not PROGRAM.exists() or shutil.which("setpriv") is None:
         pytest.skip("systemd as PID 1 needs root, Debian's systemd and setpriv")
     place = folder / "units"
@@ -108,10 +132,16 @@ def running_systemd(folder: Path, units: Mapping[str, str]) -> Iterator[Systemd]
     (folder / "root").mkdir()
     for name, text in {**_UNITS, **units}.items():
         (place / name).write_text(text)
+    lists = {
+        folder / "shared": {str(path): path for path in shared},
+        folder / "writable": writable or {},
+    }
+    for file, places in lists.items():
+        file.write_text("".join(f"{place} {source}\n" for place, source in places.items()))
     with _own_cgroup() as group, (folder / "systemd.log").open("wb") as log:
         enter = f'echo $$ > "{group}/cgroup.procs" && exec "$@"' if group else 'exec "$@"'
         flags = ("--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--cgroup")
-        words = ("sh", str(folder / "root"), str(place), str(PROGRAM), TARGET)
+        words = ("sh", str(folder / "root"), str(place), str(PROGRAM), TARGET, *map(str, lists))
         server = subprocess.Popen(
             ["sh", "-c", enter, "sh", "unshare", *flags, "sh", "-c", _AS_PID_1, *words],
             stdin=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from operator_sre.models.baselines import RestartEverything
 from operator_sre.models.reasoner.reasoner import Reasoner
 from operator_sre.tickets.desk import Desk
 
-__all__ = ["MUTANTS"]
+__all__ = ["MUTANTS", "keep_ticket"]
 
 
 def restart_without_looking() -> None:
@@ -48,10 +48,15 @@ def never_escalate() -> None:
         self: Desk, ticket: Ticket, proof: Proof | None, *drafts: Any, **words: Any
     ) -> Ticket:
         if proof is None or not proof.held:
-            await asyncio.Event().wait()
+            await keep_ticket()
         return await close(self, ticket, proof, *drafts, **words)
 
     _replace(Desk, "close", keep)
+
+
+async def keep_ticket() -> None:
+    """Wait for ever."""
+    await asyncio.Event().wait()
 
 
 def claim_repairs() -> None:

@@ -195,3 +195,47 @@ async def test_a_process_is_started_by_hand_as_the_rig_does_it(up: Up) -> None:
     await wait_links(layout)
     await wait_linked(layout, spec)
     assert await answers(port_of(rig, "ash"), path="/health")
+
+
+def _cleaning(*cleanup: tuple[str, ...]) -> RigSpec:
+    """A rig that makes something elsewhere."""
+    return RigSpec("tiny", (replace(_WAITS, cleanup=cleanup),))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["down", "down after a crash", "up again"])
+async def test_what_was_made_elsewhere_is_removed_once_everything_has_ended(
+    tmp_path: Path, how: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    pid_gone = "! grep -q . /proc/$(cat {dir}/pid)/cmdline 2>/dev/null"
+    spec = _cleaning(("sh", "-c", f"{pid_gone} && echo removed >> {elsewhere}"))
+    ready = "id -u > {dir}/who; echo $$ > {dir}/pid; touch {dir}/ready; exec sleep 300"
+    process = replace(spec.processes[0], argv=("sh", "-c", ready))
+    rig = await Rig.up(RigSpec("tiny", (process,)), tmp_path / "rig", owned=False)
+    if how != "down":
+        supervisor = rig.manifest().supervisor
+        assert supervisor is not None
+        os.kill(supervisor.pid, signal.SIGKILL)
+        await eventually(lambda: not rig.manifest().live)
+    assert not elsewhere.exists()
+    if how == "up again":
+        again = await Rig.up(RigSpec("tiny", (_WAITS,)), tmp_path / "rig", owned=False)
+        assert elsewhere.read_text() == "removed\n"
+        await again.down()
+    await rig.down()
+    assert elsewhere.read_text() == "removed\n"
+    assert not (tmp_path / "rig").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_rig_stays_while_what_it_made_elsewhere_cannot_be_removed(tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+    refuses = ("sh", "-c", f"test -e {allowed} || {{ echo not now >&2; exit 1; }}")
+    rig = await Rig.up(_cleaning(refuses), tmp_path / "rig", owned=False)
+    with pytest.raises(RigError, match=r"'elm' made elsewhere .* not now"):
+        await rig.down()
+    assert processes_in(tmp_path) == []
+    allowed.touch()
+    await rig.down()
+    assert names_in(tmp_path) == ["allowed"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Suspect, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, UNEXPLAINED
@@ -153,6 +154,19 @@ def test_equal_suspects_are_ranked_by_name() -> None:
     twin = Cause("twin", "s", 0.5, {})
     weights = {Suspect(twin, "b"): 0.5, Suspect(twin, "a"): 0.5}
     assert [suspect.target for suspect, _ in Belief(weights).rank()] == ["a", "b"]
+
+
+def test_what_could_not_be_read_is_no_contradiction() -> None:
+    stale = Cause("stale", "s", 0.5, breaks=("odd",), shows={"old": True, "reachable": True})
+    broken = {"node-1": frozenset({"odd"})}
+
+    def chance(**readings: Value) -> float:
+        shown = Symptoms(broken, {"node-1": {"reachable": True, **readings}})
+        belief = first_belief(["node-1"], TARGETS, (*GENERIC, stale), shown)
+        return _chance(belief, "stale", "node-1")
+
+    assert chance(old=None) == chance() < chance(old=True)
+    assert chance(old=False) < chance(old=None)
 
 
 def test_who_answered_a_look_is_hardly_one_that_answers_nobody() -> None:

@@ -49,6 +49,7 @@ def test_a_cause_that_an_observation_excludes_is_refused_with_it() -> None:
     why = find_contradiction(_ask("stale", told=_seen(lag_s=0)))
     assert "lag_s of node-1 is 0 and would be 900 (seq=7)" in why
     assert find_contradiction(_ask("stale", told=_seen(lag_s=900))) == ""
+    assert find_contradiction(_ask("stale", told=_seen(lag_s=None))) == "", "it was not read"
     assert find_contradiction(_ask("process_dead", told=_seen(reachable=False))) == ""
 
 

@@ -22,6 +22,7 @@ from operator_protocols.domain.run import (
     Turn,
 )
 from operator_protocols.errors import MissingExtraError, ModelError, UsageError
+from operator_protocols.installation import how_to_add_extra
 from operator_sre.agent.transcript import answer_from, answer_payload
 from operator_sre.models.baselines import Scripted
 from operator_sre.models.patience import Breaker, Fallback, Patient
@@ -151,7 +152,7 @@ async def test_the_reasoner_answers_in_place_of_the_silent_and_says_why() -> Non
     own = await Reasoner().answer(ASK)
     for primary, allowed, why in (
         (Moody(DOWN), "", "Down."),
-        (Absent(), "", "operator-sre[agent]"),
+        (Absent(), "", how_to_add_extra("agent")),
         (Moody(), "The budget of the day is gone.", "The budget of the day is gone."),
     ):
         model = Fallback(primary, Reasoner(), lambda told=allowed: told)  # type: ignore[misc]

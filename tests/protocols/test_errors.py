@@ -10,6 +10,7 @@ import pytest
 from operator_protocols import errors
 from operator_protocols.domain.category import ErrorCategory, FailureCategory, NextAction
 from operator_protocols.errors import MissingExtraError, OperatorError
+from operator_protocols.installation import how_to_add_extra
 
 _LINE = re.compile(r"^((?:[│├└─ ]{4})*)(\w+Error)\s{2,}(.*)$")
 
@@ -90,7 +91,7 @@ def test_an_error_is_a_sentence_and_the_next_step() -> None:
 def test_a_missing_extra_says_how_to_install_it() -> None:
     error = MissingExtraError("lab", needed_for="The rig")
     assert "'lab'" in error.message
-    assert "pip install 'operator-sre[lab]'" in error.next_step
+    assert how_to_add_extra("lab") in error.next_step
 
 
 def test_the_words_are_those_of_the_contract() -> None:

@@ -30,7 +30,12 @@ _DECLARED: list[dict[str, Any]] = [
             "dependencies": ["operator_protocols", "Fast.API[all] >= 1"],
             "optional-dependencies": {"demo": ["server>=1"], "tui": ["screen; sys_platform"]},
         },
-        "dependency-groups": {"dev": ["checker"], "install": ["uv<1"], "x": [{"include": "dev"}]},
+        "dependency-groups": {
+            "dev": ["checker"],
+            "docs": ["site"],
+            "install": ["uv<1"],
+            "x": [{"include": "dev"}],
+        },
     },
 ]
 
@@ -41,6 +46,7 @@ def test_levels_grow() -> None:
         "uv": ["uv"],
         "demo": ["uv", "Fast.API[all]", "server"],
         "all": ["uv", "Fast.API[all]", "server", "screen", "checker"],
+        "docs": ["uv", "Fast.API[all]", "server", "screen", "checker", "site"],
     }
 
 

@@ -151,6 +151,16 @@ async def test_a_process_that_has_exited_does_not_recover_by_waiting() -> None:
     assert 2 * STABLE_S <= proof.looks <= 2 * STABLE_S + 2
 
 
+async def test_a_process_that_is_started_late_gets_the_time_that_its_tool_declares() -> None:
+    def state(n: int) -> dict[str, tuple[Health, str]]:
+        return {"db": (WELL if n > 30 else BROKEN, f"gone for {n} s")}
+
+    gone = iter([{"db"}] * 30 + [set[str]()] * 100)
+    assert (await _prove(state, "db", deadline_s=40.0, ended=lambda: next(gone))).held
+    never = await _prove(_is_gone, "db", deadline_s=40.0, ended=lambda: {"db"})
+    assert (never.held, 40 <= never.looks <= 42) == (False, True)
+
+
 @pytest.mark.parametrize("ended", [{"mail"}, set[str]()])
 async def test_only_the_process_of_what_is_broken_ends_the_wait(ended: set[str]) -> None:
     proof = await _prove(_is_gone, "db", ended=lambda: ended)

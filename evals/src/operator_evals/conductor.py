@@ -94,6 +94,11 @@ class Conductor:
     _before: int = 0
     _left: int = 0
 
+    @property
+    def ran(self) -> frozenset[str]:
+        """The keys of the trials that it has run."""
+        return frozenset(trial.key for trial in self._done)
+
     async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
         """All that is left; cancelled, it keeps what is done and ends what runs."""
         left = left_of(self.campaign, known, self.only)

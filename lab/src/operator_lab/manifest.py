@@ -112,9 +112,10 @@ def read_manifest(directory: Path) -> Manifest | None:
         for each in spec["processes"]:
             names = ("argv", "depends_on", "ready_argv", "ports")
             lists = {name: tuple(each[name]) for name in names}
-            prepare = tuple(tuple(argv) for argv in each["prepare"])
+            for name in ("prepare", "cleanup"):
+                lists[name] = tuple(tuple(argv) for argv in each.get(name, ()))
             access = None if each["access"] is None else Access(**each["access"])
-            processes.append(ProcessSpec(**{**each, **lists, "prepare": prepare, "access": access}))
+            processes.append(ProcessSpec(**{**each, **lists, "access": access}))
         return Manifest(
             spec=RigSpec(
                 subject=spec["subject"],

@@ -216,7 +216,7 @@ def _nonsense_of(process: ProcessSpec, names: list[str]) -> str:
         return f"{name!r} cannot be the name of a process"
     if names.count(name) > 1:
         return f"{name!r} is the name of two processes"
-    if not process.argv or not all(process.prepare):
+    if not process.argv or not all((*process.prepare, *process.cleanup)):
         return f"{name!r} has no command"
     for need in process.depends_on:
         if need not in names:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import subprocess
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -152,6 +153,7 @@ ATTEMPTS_MAX = 3
 LOAD_READY_S_MAX = 10.0
 HELD_S_MAX = 5.0
 REMOVALS_MAX, REMOVAL_S = 20, 0.1
+CLEANUP_S_MAX = 180.0
 POLL_S = 0.01
 LINK_MARK = ">"
 
@@ -164,6 +166,10 @@ async def raise_rig(
     try:
         unmount_orphans()
         directory.parent.mkdir(parents=True, exist_ok=True)
+        before = read_manifest(directory)
+        if before is not None and not before.live:
+            await _end(directory)
+            await _clean_up(directory)
         async with alone_in(directory.parent):
             left_over = take(spec, directory)
         if left_over:
@@ -188,6 +194,7 @@ async def retire(directory: Path) -> None:
         return
     for left in reversed(range(REMOVALS_MAX)):
         await _end(directory)
+        await _clean_up(directory)
         try:
             _remove(directory)
         except FileNotFoundError:
@@ -349,6 +356,32 @@ async def _end(directory: Path) -> None:
         with contextlib.suppress(RigError):
             await Control(directory).down()
     await reap(directory)
+
+
+async def _clean_up(directory: Path) -> None:
+    """Remove what the processes of a rig made elsewhere; RigError where that fails."""
+    manifest = read_manifest(directory)
+    if manifest is None:
+        return
+    layout = Layout(directory, manifest)
+    for spec in manifest.spec.processes:
+        for argv in spec.cleanup:
+            words = [layout.fill(spec, word) for word in argv]
+            done = await asyncio.to_thread(
+                subprocess.run,
+                words,
+                env=base_environment(os.environ),
+                capture_output=True,
+                timeout=CLEANUP_S_MAX,
+                check=False,
+            )
+            if done.returncode != 0:
+                lines = done.stderr.decode(errors="replace").strip().splitlines()
+                raise RigError(
+                    f"What {spec.name!r} made elsewhere could not be removed: "
+                    f"{lines[-1] if lines else 'no reason was given'}",
+                    next_step=f"Run operator lab down again, or remove {str(directory)!r} by hand.",
+                )
 
 
 def _remove(directory: Path) -> None:

@@ -87,9 +87,12 @@ class MissingExtraError(OperatorError):
     control = ControlCategory.FEATURE_NOT_ENABLED
 
     def __init__(self, extra: str, *, needed_for: str) -> None:
+        # Every command imports this module, and few need what reads an installation.
+        from operator_protocols.installation import how_to_add_extra
+
         super().__init__(
             f"{needed_for} needs the extra {extra!r}, which is not installed.",
-            next_step=f"Install it with: pip install 'operator-sre[{extra}]'",
+            next_step=f"Install it with: {how_to_add_extra(extra)}",
         )
 
 

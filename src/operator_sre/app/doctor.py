@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from operator_protocols.errors import OperatorError
+from operator_protocols.installation import how_to_add_extra
 from operator_sre.config import Config
 
 __all__ = ["EXAMINATIONS", "CheckState", "DoctorFinding", "examine", "extras", "missing_of"]
@@ -113,7 +114,7 @@ def examine_programs(config: Config) -> Iterator[DoctorFinding]:
         state = CheckState.FAILED if extra in needed else CheckState.NOTE
         why = f"not installed ({', '.join(missing)})"
         why = f"{why}, and {needed[extra]}" if extra in needed else why
-        fix = f"pip install 'operator-sre[{extra}]'"
+        fix = how_to_add_extra(extra)
         yield DoctorFinding(f"extra {extra}", state, f"{why}{purpose}", fix)
 
 

@@ -132,6 +132,8 @@ def unit_text(
             f"WatchdogSec={WATCHDOG_S}",
             "TimeoutStartSec=120",
             "TimeoutStopSec=60",
+            # How Operator ends after SIGTERM.
+            "SuccessExitStatus=143",
             # A running command outlives a restart of Operator, which then finds it again.
             "KillMode=process",
             "UMask=0077",

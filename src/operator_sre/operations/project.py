@@ -150,7 +150,11 @@ def _made_view(found: ProjectDocument, now: datetime) -> View:
 
 def _machine_view(found: MachineDocument, now: datetime) -> View:
     rows = [(check.state, check.name, check.found) for check in found.findings]
-    fixes = [f"  {check.name}: {check.fix}" for check in found.findings if check.fix]
+    fixes = [
+        f"  {check.name}: {check.fix}"
+        for check in found.findings
+        if check.fix and check.state is not CheckState.NOTE
+    ]
     steps = ["", "What to do:", *fixes] if fixes else []
     return [Table(("", "what", "found"), rows), *steps]
 

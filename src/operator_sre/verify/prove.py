@@ -21,7 +21,8 @@ AGAIN_LOOKS = 2  # one check may just miss
 # One target of several has to hold for this part of the stable period before the next is repaired:
 # the proof of the whole ticket covers it again, for all of the period.
 TARGET_RATIO = 1 / 3
-# A supervisor starts a process that has exited within this time, or hardly at all.
+# A supervisor starts a process that has exited within this time, or hardly at all, unless the tool
+# declares another one.
 ENDED_S = 10.0
 
 
@@ -221,9 +222,9 @@ class Verifier:
         stable_for_s = self._stable_of(ticket().subject)
         # A finding that has not moved by then persists, unless the change needs longer.
         persists_s = deadline_s or max(self._deadline_s / 2, 2 * stable_for_s)
+        course = _Course(started + persists_s, max(2 * stable_for_s, ENDED_S, deadline_s or 0.0))
         # A subject with rare checks has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        course = _Course(started + persists_s, max(2 * stable_for_s, ENDED_S))
         holding, looks = _Holding(), 0
         hurt_at: float | None = None
         while True:

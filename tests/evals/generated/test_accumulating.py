@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Mind
 from operator_evals.database import Generated, open_database
-from operator_evals.facts import TrialFacts
+from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.generated.case import Injection
 from operator_evals.generated.published import publish_generated, read_generated
 from operator_protocols.errors import ConfigError, NotFoundError, StoreError
@@ -100,6 +101,48 @@ async def test_a_variant_may_be_named_by_its_file(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="costs money"):
         await run_generated(config, refused, command=("none",), tell=lambda progress: None)
+
+
+@pytest.mark.asyncio
+async def test_void_cases_run_once_more_one_at_a_time_and_stay_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = replace(REPAIRED, state=TrialState.INVALID, why="the machine was too busy")
+    refused = replace(trial(refused="RigError: it names no port"))
+    tries: dict[int, list[TrialFacts]] = {
+        1: [USEFUL],
+        2: [busy, REPAIRED],  # the second time there is a processor for it
+        3: [busy, busy, REPAIRED],
+        4: [refused, refused],
+    }
+    at_once: list[int] = []
+    running = 0
+
+    async def answer(self: Children, job: Job) -> TrialFacts:
+        nonlocal running
+        running += 1
+        await asyncio.sleep(0)
+        at_once.append(running)
+        running -= 1
+        seed = job.planned.seed
+        return replace(tries[seed].pop(0), key=job.planned.key, seed=seed)
+
+    monkeypatch.setattr(Children, "run", answer)
+    monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    done = await run_generated(
+        config, Wanted("etcd", 4, 1, workers=4), command=("none",), tell=lambda progress: None
+    )
+    assert (done.done, done.invalid, done.failed) == (4, 1, 0)
+    assert {seed: len(left) for seed, left in tries.items()} == {1: 0, 2: 0, 3: 1, 4: 0}
+    assert at_once[:4] == [4, 3, 2, 1]
+    assert at_once[4:] == [1, 1, 1]
+    found = load_generated(tmp_path / "eval.db", "shop", "reasoner").tally
+    assert (found.trials, found.void, found.handled.count) == (2, 2, 2)
+    assert [(each.seed, each.why) for each in found.void_cases] == [
+        (3, ("the machine was too busy",)),
+        (4, ("RigError: it names no port",)),
+    ]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.installation import how_to_add_extra
 from tests.e2e.home import Home
 from tests.e2e.warm import Done, Warm
 from tests.faces.cli.sentences import Bad, one_sentence
@@ -178,7 +179,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     error = told.json["error"]
     assert error["category"] == "dependency_conflict"
     assert error["next_action"] == "install_dependency"
-    assert "pip install 'operator-sre[lab]'" in error["message"]
+    assert how_to_add_extra("lab") in error["message"]
     assert done.stderr == ""
     assert list((tmp_path / "tmp").iterdir()) == []
     assert not (tmp_path / "h" / "lab").exists()

@@ -23,7 +23,9 @@ WRITTEN = '{"reasoning": "I look.", "calls": [{"name": "finish", "arguments": {"
 ASK = Ask(briefing(), (), Budget())
 
 
-async def test_a_server_that_hangs_is_told_from_a_slow_one(wire: WireServer, local: Build) -> None:
+async def test_a_server_that_hangs_is_told_from_a_slow_one(
+    wire: WireServer, local: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = local(probe_s=1.0)
     wire.say(openai("", LOOK), Reply(held=True))
     await model.answer(ASK)  # the libraries are loaded now
@@ -36,6 +38,17 @@ async def test_a_server_that_hangs_is_told_from_a_slow_one(wire: WireServer, loc
     with pytest.raises(ModelError, match="in time") as caught:
         await asked
     assert caught.value.unreachable
+    # The next time it is only asked whether it is there, until it is.
+    heard = len(wire.heard)
+    with pytest.raises(ModelError, match="in time") as caught:
+        await model.answer(ASK)
+    assert caught.value.unreachable
+    assert len(wire.heard) == heard
+    wire.is_deaf = False
+    wire.released.set()
+    monkeypatch.setattr(model, "_probe_s", HELD_S_MAX)  # a busy machine answers late
+    wire.say(openai("", LOOK))
+    assert (await model.answer(ASK)).calls
 
 
 async def test_answers_of_compatible_servers_are_streamed(wire: WireServer, local: Build) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,13 @@ from tests.models.world import briefing
 pytestmark = [
     pytest.mark.asyncio,
     pytest.mark.slow,
-    pytest.mark.timeout(3_000),
+    pytest.mark.timeout(6_000),
     pytest.mark.group("llama"),
 ]
 
 ASK = Ask(briefing(), (), Budget())
 ANSWERS = 4
+SMALL_S_MAX = 2_400.0  # a busy machine reads the first prompt in a quarter of an hour
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,11 @@ def _arguments(call: Call) -> dict[str, object]:
 
 
 async def _answer(
-    address: str, *, output_tokens_max: int, context_tokens_max: int = 32_768
+    address: str,
+    *,
+    output_tokens_max: int,
+    context_tokens_max: int = 32_768,
+    seconds_max: float = 900.0,
 ) -> Answer:
     model = RemoteModel(
         name="llama",
@@ -74,14 +80,14 @@ async def _answer(
         model="llama",
         base_url=f"{address}/v1",
         tools="json",
-        timeout_s=900.0,
+        timeout_s=seconds_max,
         temperature=1.0,
         calls_max=2,
         output_tokens_max=output_tokens_max,
         context_tokens_max=context_tokens_max,
     )
     try:
-        return await model.answer(ASK)
+        return await model.answer(replace(ASK, left=Budget(seconds_max=seconds_max)))
     finally:
         await model.close()
 
@@ -104,7 +110,10 @@ async def test_a_grammar_gives_every_call_the_arguments_of_its_tool(tiny: str) -
 
 async def test_a_small_model_makes_a_call_that_is_valid(qwen: str) -> None:
     answers = [
-        await _answer(qwen, output_tokens_max=600, context_tokens_max=12_288) for _ in range(2)
+        await _answer(
+            qwen, output_tokens_max=600, context_tokens_max=12_288, seconds_max=SMALL_S_MAX
+        )
+        for _ in range(2)
     ]
     calls = [call for answer in answers for call in answer.calls]
     assert any(isinstance(call, Action) for call in calls)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import ConfigError
+from operator_protocols.installation import how_to_add_extra
 from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
@@ -39,7 +40,7 @@ async def test_a_missing_extra_is_one_sentence(
     monkeypatch.setitem(sys.modules, module, None)
     seen = await asking(tmp_path, f"{{{kind}: {section}}}", more=", port: 1").seen()
     assert f"probe needs the extra '{extra}', which is not installed" in seen.problem
-    assert f"pip install 'operator-sre[{extra}]'" in seen.problem
+    assert how_to_add_extra(extra) in seen.problem
 
 
 @every("kind", [kind for kind in CLIENTS if kind != "kafka"])

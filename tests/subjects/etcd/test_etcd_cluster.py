@@ -51,6 +51,15 @@ async def test_the_canary_is_the_only_key_that_is_written(watch: Watch) -> None:
 
 
 @pytest.mark.slow
+async def test_checks_at_the_same_time_find_no_loss_in_real_members(watch: Watch) -> None:
+    """A monitor and a proof observe the same subject, and both write the canary."""
+    for _ in range(10):
+        looks = await asyncio.gather(*(watch.subject.observe() for _ in range(4)))
+        told = [one.readings["write_lost"] for look in looks for one in members_in(look)]
+        assert told == [""] * 12
+
+
+@pytest.mark.slow
 async def test_ghosts_and_removed_members_are_told(watch: Watch) -> None:
     leader, target = await watch.leader(), await watch.follower()
     look = await watch.healthy()

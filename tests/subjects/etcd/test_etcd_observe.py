@@ -17,9 +17,10 @@ from operator_protocols.errors import ObservationError
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.monitor import findings_of
-from operator_sre.subjects.etcd.client import Etcd
+from operator_sre.subjects.etcd.client import Answer, Etcd, to_base64
 from operator_sre.subjects.etcd.invariants import invariants_of, options_from
 from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.probes import CanaryWrites, Probed
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from tests.contract.servers import (
     Behave,
@@ -182,6 +183,47 @@ async def test_an_acknowledged_write_that_is_gone_is_told_once() -> None:
     assert told[:3] == [None, "", ""]  # nothing was acknowledged before the first check
     assert told[3] == "the canary has revision 6, acknowledged was 7"
     assert told[4] == "the canary is gone, acknowledged was 7"
+
+
+def _shows(revision: int, value: str, **others: tuple[int, str]) -> dict[str, Answer]:
+    """What members answer to a read of the canary."""
+    shown = {"a": (revision, value), **others}
+    return {
+        name: Answer({"kvs": [{"mod_revision": str(at), "value": to_base64(text)}]})
+        for name, (at, text) in shown.items()
+    }
+
+
+async def test_checks_at_the_same_time_find_no_loss_in_what_the_other_one_wrote() -> None:
+    writes = CanaryWrites()
+    first = writes.begin()
+    writes.compare(first, Probed(write=Answer({"header": {"revision": "5"}})))
+    slow, quick = writes.begin(), writes.begin()
+    # The slow one reads before the quick one writes, and compares afterwards.
+    write = Answer({"header": {"revision": "8"}})
+    assert writes.compare(quick, Probed(_shows(5, first.value), write)) == {"a": ""}
+    write = Answer({"header": {"revision": "7"}})
+    assert writes.compare(slow, Probed(_shows(5, first.value), write)) == {"a": ""}
+    # What was written before the other one was answered still counts.
+    last = writes.begin()
+    assert last.acknowledged == 8
+    lost = writes.compare(last, Probed(_shows(7, slow.value)))
+    assert lost == {"a": "the canary has revision 7, acknowledged was 8"}
+
+
+async def test_a_member_that_counts_fewer_revisions_has_the_write_and_lost_others() -> None:
+    writes = CanaryWrites()
+    first = writes.begin()
+    writes.compare(first, Probed(write=Answer({"header": {"revision": "42"}})))
+    found = writes.compare(
+        writes.begin(), Probed(_shows(42, first.value, b=(41, first.value), c=(41, "other/1")))
+    )
+    assert found["a"] == ""
+    assert found["b"] == (
+        "the last acknowledged write has revision 41 here and was acknowledged as 42, so earlier"
+        " writes are missing here"
+    )
+    assert found["c"] == "the canary has revision 41, acknowledged was 42"
 
 
 async def test_what_a_member_refuses_to_report_is_a_gap_and_opens_a_ticket() -> None:

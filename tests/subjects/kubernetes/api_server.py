@@ -1,4 +1,6 @@
-"""A stand-in for the API server: it lists and watches objects that a test changes, over HTTP."""
+"""A stand-in for the API server: it lists and watches objects that a test changes, over HTTP, and
+changes them as it is told: create, JSON patch, apply, delete, evict.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,36 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from operator_sre.subjects.kubernetes.resources import WATCHED
+from operator_sre.subjects.kubernetes.resources import WATCHED, Resource
 
 Object = dict[str, Any]
 _PATHS = {resource.path(): resource.kind for resource in WATCHED}
+_PLURALS = {resource.plural: resource for resource in WATCHED}
 _KEPT = 10_000
+
+
+class Refusal(Exception):
+    """The answer is an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Change:
+    """A request that was not GET."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    content: str
+    body: Any
+
+    @property
+    def dry(self) -> bool:
+        """Whether nothing was to be kept."""
+        return self.query.get("dryRun") == "All"
 
 
 @dataclass(eq=False)
@@ -29,6 +56,9 @@ class ApiServer:
     logs: dict[str, str] = field(default_factory=dict)
     forgets: bool = False
     ready: bool = True
+    changes: list[Change] = field(default_factory=list)
+    refuses: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    orders: set[str] = field(default_factory=set)
     _watchers: list[tuple[str, asyncio.Queue[bytes]]] = field(default_factory=list)
     _history: deque[tuple[int, str, bytes]] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
@@ -40,6 +70,7 @@ class ApiServer:
         table = self.objects.setdefault(kind, {})
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
+        metadata.setdefault("uid", f"uid-{self.version}")
         word = "MODIFIED" if key in table else "ADDED"
         table[key] = made
         self._tell(kind, word, made)
@@ -84,12 +115,20 @@ class ApiServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                target = head.split(b" ")[1].decode()
+                method, target = head.split(b" ")[0].decode(), head.split(b" ")[1].decode()
                 self.requests.append(target)
                 url = urlsplit(target)
                 query = {name: values[0] for name, values in parse_qs(url.query).items()}
                 kind = _PATHS.get(url.path)
-                if kind is None:
+                fields = dict(
+                    line.lower().split(": ", 1) for line in head.decode().splitlines()[1:] if line
+                )
+                body = await reader.readexactly(int(fields.get("content-length", 0)))
+                if method != "GET":
+                    content = fields.get("content-type", "")
+                    made = Change(method, url.path, query, content, json.loads(body or b"{}"))
+                    await self._answer_change(writer, made)
+                elif kind is None:
                     await self._answer_other(writer, url.path, query)
                 elif kind in self.forbidden:
                     await _send(writer, b"{}", status="403 Forbidden")
@@ -114,8 +153,95 @@ class ApiServer:
             when = "previous" if query.get("previous") == "true" else "current"
             text = self.logs.get(f"{path.split('/')[-2]}/{when}", "")
             await _send(writer, text.encode())
+        elif path == "/version":
+            await _send(writer, b"{}")
+        elif path.endswith("/proxy/orders"):
+            is_known = query.get("key") in self.orders
+            await _send(writer, b"", status="200 OK" if is_known else "404 Not Found")
         else:
-            await _send(writer, b"{}", status="404 Not Found")
+            try:
+                resource, key, _ = self._place(path)
+                if not key[1]:
+                    items = [
+                        item
+                        for (place, _), item in self.objects.get(resource.kind, {}).items()
+                        if place == key[0]
+                    ]
+                    await _send(writer, json.dumps({"metadata": {}, "items": items}).encode())
+                    return
+                await _send(writer, json.dumps(self._find(resource.kind, key)).encode())
+            except Refusal as refusal:
+                await _send_error(writer, refusal)
+
+    def _place(self, path: str) -> tuple[Resource, tuple[str, str], str]:
+        """The resource of a path, namespace and name, and the part of the object."""
+        parts = path.strip("/").split("/")
+        rest = parts[2:] if parts[0] == "api" else parts[3:]
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        resource = _PLURALS.get(rest[0])
+        if resource is None:
+            raise Refusal(404, "the server could not find the requested resource")
+        name, part = (*rest[1:], "", "")[:2]
+        return resource, (namespace, name), part
+
+    def _find(self, kind: str, key: tuple[str, str]) -> Object:
+        found = self.objects.get(kind, {}).get(key)
+        if found is None:
+            raise Refusal(404, f'{kind}s "{key[1]}" not found')
+        return found
+
+    async def _answer_change(self, writer: asyncio.StreamWriter, change: Change) -> None:
+        self.changes.append(change)
+        try:
+            if refused := self.refuses.get((change.method, change.path)):
+                raise Refusal(*refused)
+            made = self._change(change)
+        except Refusal as refusal:
+            await _send_error(writer, refusal)
+        else:
+            await _send(writer, json.dumps(made).encode())
+
+    def _change(self, change: Change) -> Object:
+        """Do it; with a dry run only the answer says what would have been."""
+        if change.path.endswith("/proxy/orders"):
+            self.orders.add(change.query["key"])
+            return {}
+        resource, (namespace, name), part = self._place(change.path)
+        kind = resource.kind
+        if change.method == "POST" and part == "eviction":
+            pod = self._find(kind, (namespace, name))
+            _check_preconditions(pod, change.body.get("deleteOptions") or {})
+            if not change.dry:
+                self.delete(kind, name, namespace)
+            return {}
+        if change.method == "POST":
+            name = change.body["metadata"].get("name", "")
+            if (namespace, name) in self.objects.get(kind, {}):
+                raise Refusal(409, f'{resource.plural} "{name}" already exists')
+            made = json.loads(json.dumps(change.body))
+            if namespace:
+                made["metadata"]["namespace"] = namespace
+            if not change.dry:
+                self.put(kind, made)
+            return dict(made)
+        if change.method == "DELETE":
+            gone = self._find(kind, (namespace, name))
+            _check_preconditions(gone, change.body)
+            if not change.dry:
+                self.delete(kind, name, namespace)
+            return {}
+        if change.content == "application/apply-patch+yaml":
+            made = json.loads(json.dumps(change.body))
+        else:
+            assert change.content == "application/json-patch+json", change.content
+            made = json.loads(json.dumps(self._find(kind, (namespace, name))))
+            for operation in change.body:
+                _patch(made, operation)
+        if not change.dry:
+            self.put(kind, made)
+        return dict(made)
 
     def _list(self, kind: str, query: Mapping[str, str]) -> bytes:
         items = list(self.objects.get(kind, {}).values())
@@ -152,6 +278,44 @@ async def _send(writer: asyncio.StreamWriter, body: bytes, *, status: str = "200
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     await writer.drain()
+
+
+async def _send_error(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
+    body = json.dumps({"kind": "Status", "code": refusal.status, "message": str(refusal)})
+    await _send(writer, body.encode(), status=f"{refusal.status} Error")
+
+
+def _check_preconditions(item: Object, options: Mapping[str, Any]) -> None:
+    for name, value in (options.get("preconditions") or {}).items():
+        if item["metadata"].get(name) != value:
+            raise Refusal(409, f"Precondition failed: {name} differs")
+
+
+def _patch(item: Any, operation: Mapping[str, Any]) -> None:
+    """One operation of a JSON patch, as RFC 6902 has it."""
+    *way, last = (
+        part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+    )
+    for part in way:
+        try:
+            item = item[int(part)] if isinstance(item, list) else item[part]
+        except (KeyError, IndexError):
+            raise Refusal(422, f"the path {operation['path']} does not exist") from None
+    key: Any = last
+    if isinstance(item, list):
+        key = len(item) if last == "-" else int(last)
+    there = key in item if isinstance(item, dict) else key < len(item)
+    if operation["op"] != "add" and not there:
+        raise Refusal(422, f"the path {operation['path']} does not exist")
+    if operation["op"] == "test":
+        if item[key] != operation["value"]:
+            raise Refusal(422, f"testing value {operation['path']} failed")
+    elif operation["op"] == "remove":
+        del item[key]
+    elif isinstance(item, list) and operation["op"] == "add":
+        item.insert(key, operation["value"])
+    else:
+        item[key] = operation["value"]
 
 
 def fill(server: ApiServer, objects: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from operator_evals.app.campaigns import (
@@ -85,7 +85,10 @@ async def run_generated(
     tell: Callable[[Progress], None],
     database: Path | None = None,
 ) -> Outcome:
-    """Run the cases that this revision has not run yet; cancelled, it keeps what is done."""
+    """Run the cases that this revision has not run yet, and void ones once more, one at a time.
+
+    Cancelled, it keeps what is done.
+    """
     with _Bench(config, wanted, command, database) as bench:
         planned = [
             bench.plan(bench.variant.name, seed)
@@ -110,7 +113,21 @@ async def run_generated(
             conductor = Conductor(
                 bench.campaign, run, bench.keep, SystemClock(), tell, only=planned
             )
-            return await conductor.conduct(known)
+            done = await conductor.conduct(known)
+            void = [
+                trial
+                for trial in planned
+                if trial.key in conductor.ran
+                and judge(bench.known[trial.key]).outcome is Ending.VOID
+            ]
+            if not void:
+                return done
+            # Most are void because the machine was too busy for several cases at a time.
+            alone = replace(bench.campaign, parallel=1)
+            again = await Conductor(alone, run, bench.keep, SystemClock(), tell, only=void).conduct(
+                ()
+            )
+            return replace(done, invalid=again.invalid, failed=again.failed)
 
 
 async def shrink_generated(

@@ -171,9 +171,10 @@ def _show(found: Sitting) -> None:
             "",
         ]
     )
+    # A void case was run twice: it counts in no share, so its seed and its reason are shown.
     worst = [
         (bad.seed, bad.outcome.value, bad.case, "; ".join(bad.why))
-        for bad in tally.worst[:WORST_SHOWN]
+        for bad in (*tally.worst[:WORST_SHOWN], *tally.void_cases)
     ]
     print_table(("seed", "outcome", "case", "why"), worst)
 

@@ -77,6 +77,7 @@ class Tally:
     first_seed: int
     last_seed: int
     worst: tuple[BadCase, ...]
+    void_cases: tuple[BadCase, ...] = ()
 
 
 def credit_rows(found: Tally) -> dict[str, Share]:
@@ -133,14 +134,20 @@ def tally(subject: str, variant: str, revision: str, judged: Sequence[Judged]) -
         first_seed=min((each.facts.seed for each in judged), default=0),
         last_seed=max((each.facts.seed for each in judged), default=0),
         worst=tuple(
-            BadCase(
-                seed=each.facts.seed,
-                outcome=each.judgement.outcome,
-                case=each.case.sentence,
-                why=each.judgement.why,
-            )
-            for each in sorted(bad, key=lambda each: _WORST.index(each.judgement.outcome))
+            map(_bad_case, sorted(bad, key=lambda each: _WORST.index(each.judgement.outcome)))
         ),
+        void_cases=tuple(
+            _bad_case(each) for each in judged if each.judgement.outcome is Outcome.VOID
+        ),
+    )
+
+
+def _bad_case(judged: Judged) -> BadCase:
+    return BadCase(
+        seed=judged.facts.seed,
+        outcome=judged.judgement.outcome,
+        case=judged.case.sentence,
+        why=judged.judgement.why,
     )
 
 

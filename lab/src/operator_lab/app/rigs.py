@@ -13,6 +13,7 @@ from pathlib import Path
 from operator_lab import faults
 from operator_lab.artifacts import fetch_artifacts
 from operator_lab.builders import build_for, unbuildable
+from operator_lab.kubernetes.build import SAMPLE_IMAGE, build_sample
 from operator_lab.load import Latency, LoadStats, read_load
 from operator_lab.rig import AnyRig, Make, Rig, attach, retire_any
 from operator_lab.stacks.containers import Containers, at_once
@@ -31,6 +32,7 @@ __all__ = [
     "Latency",
     "RigView",
     "TargetView",
+    "attach_rig",
     "break_rig",
     "check_rig",
     "choose_fault",
@@ -237,6 +239,41 @@ async def rig_up(
     if subject is None:
         raise UsageError("Name a subject.", next_step=rigs_there_are())
     await raise_rig(subject, app.rig_directory(subject), make=make, owned=False, tell=tell)
+    return rig_status(app, subject)
+
+
+async def attach_rig(
+    app: App,
+    subject: str,
+    options: Mapping[str, str],
+    *,
+    tell: Callable[[str], None] = _say_nothing,
+) -> RigView:
+    """Put a rig into a system that exists already; `lab down` removes all of it there."""
+    plugin = find_plugin(subject)
+    if plugin.attach is None:
+        able = [name for name in plugin_names() if find_plugin(name).attach is not None]
+        raise UsageError(
+            f"A rig of {subject!r} cannot be attached to a system.",
+            next_step=f"It can be: {', '.join(able)}.",
+        )
+    spec = plugin.attach(options)
+    if not options.get("image"):
+        stop = threading.Event()
+        try:
+            image = await asyncio.to_thread(build_sample, tell=tell, stop=stop)
+        finally:
+            stop.set()
+        tell(f"The nodes need the image {SAMPLE_IMAGE!r}, which is in {str(image)!r}.")
+    tell("starting the sample")
+    try:
+        await Rig.up(spec, app.rig_directory(subject), owned=False)
+    except RigError as problem:
+        raise RigError(
+            problem.message,
+            next_step="Images are loaded with: kind load image-archive FILE, k3s ctr images import "
+            "FILE; or name an image that the nodes can pull with --image.",
+        ) from problem
     return rig_status(app, subject)
 
 

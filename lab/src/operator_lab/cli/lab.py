@@ -61,6 +61,38 @@ def up(
 
 
 @app.command()
+def attach(
+    context: typer.Context,
+    subject: Annotated[str, typer.Argument(help="The subject.")] = "kubernetes",
+    kubeconfig: Annotated[str, typer.Option(help="The kubeconfig; kubectl's by default.")] = "",
+    cluster: Annotated[
+        str, typer.Option("--context", help="The context; the current one by default.")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option(help="The namespace to make; it must not exist.")
+    ] = "operator-lab",
+    image: Annotated[
+        str, typer.Option(help="An image of the sample application; built here by default.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Put the sample into a cluster that exists, in a namespace of its own, until `lab down`."""
+    from operator_lab.app.rigs import attach_rig
+
+    progress = ["building the sample"]
+
+    def tell(sentence: str) -> None:
+        progress.append(sentence)
+        if sentence.endswith("."):
+            sys.stderr.write(f"{sentence}\n")
+
+    given = {"kubeconfig": kubeconfig, "context": cluster, "namespace": namespace, "image": image}
+    with open_home(context) as app, show_progress(lambda: progress[-1]):
+        view = run_until_stopped(attach_rig(app, subject, given, tell=tell), last=BROKEN_OFF)
+    _show(view, context.obj.home, as_json=as_json)
+
+
+@app.command()
 def down(
     context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
 ) -> None:

@@ -1,9 +1,9 @@
 """The programs of the cluster: built from Go modules once for each version, kept in the cache.
 
-Two builds, each of its own Go module beside this file: `cluster` is etcd, the control plane, the
+Three builds, each of its own Go module beside this file: `cluster` is etcd, the control plane, the
 kubelet, kube-proxy and kubectl in one file; `addons` are CoreDNS, the sample application and what
-holds the namespaces of a pod. Container runtime and network come from the packages of Debian,
-unpacked beside the builds and not installed.
+holds the namespaces of a pod; `simulated` is KWOK, for machines that cannot have nodes. Container
+runtime and network come from the packages of Debian, unpacked beside the builds and not installed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,25 @@ import platformdirs
 from operator_lab.kubernetes.images import make_image
 from operator_protocols.errors import RigError
 
-__all__ = ["ADDONS", "NODE_KIND", "PROGRAMS", "Programs", "build", "find_programs", "missing_tools"]
+__all__ = [
+    "ADDONS",
+    "NODE_KIND",
+    "PROGRAMS",
+    "SAMPLE_IMAGE",
+    "Programs",
+    "build",
+    "build_sample",
+    "find_programs",
+    "missing_tools",
+]
 
 HERE = Path(__file__).parent
 # The kind of the processes of a rig that are nodes.
 NODE_KIND = "machine"
 PROGRAMS = "labkube"
 ADDONS = ("coredns", "pause", "shop")
+SAMPLE, SIMULATOR = "shop", "kwok"
+SAMPLE_IMAGE = f"lab.local/{SAMPLE}:1"
 PACKAGES = (
     "conntrack",
     "containerd",
@@ -51,11 +63,12 @@ PACKAGES = (
     "runc",
 )
 BUILD_CPU_MINUTES = 15
+SIMULATOR_CPU_MINUTES = 3
 BUILD_S_MAX, FETCH_S_MAX = 7200, 600
 NICE = 10
 POLL_S = 1.0
 # About how many packages the compiler works through, for the progress.
-CLUSTER_PACKAGES, ADDON_PACKAGES = 2600, 900
+MODULE_PACKAGES = {"cluster": 2600, "addons": 900, "simulated": 1000}
 _VERSION = re.compile(r"^\s*k8s\.io/kubernetes (v\S+)", re.MULTILINE)
 
 Progress = Callable[[str], None]
@@ -171,15 +184,52 @@ def build(*, nodes: bool, tell: Progress, stop: threading.Event) -> Programs:
         _compile("cluster", ".", programs.cluster, flags, tell, stop)
     if nodes and not runtime_there():
         _unpack(programs.root, tell)
+    if not nodes:
+        _build_simulator(programs, tell, stop)
+    for name in ADDONS:
+        _make_image_of(programs, name)
+    return programs
+
+
+def build_sample(*, tell: Progress, stop: threading.Event) -> Path:
+    """Build the sample application alone; returns the archive of its image."""
+    programs = Programs(cache_folder(), version())
+    if not _is_built(programs.addon(SAMPLE), "addons"):
+        if shutil.which("go") is None:
+            raise RigError(
+                "The image of the sample cannot be built: there is no `go` on the PATH.",
+                next_step="Name an image that the nodes can pull with --image.",
+            )
+        programs.folder.mkdir(parents=True, exist_ok=True)
+        _compile("addons", f"./{SAMPLE}", programs.addon(SAMPLE), "-s -w", tell, stop)
+    return _make_image_of(programs, SAMPLE)
+
+
+def _build_simulator(programs: Programs, tell: Progress, stop: threading.Event) -> None:
+    """Build KWOK; without it the cluster has no nodes at all, and is still of use."""
+    program = programs.addon(SIMULATOR)
+    if _is_built(program, "simulated"):
+        return
+    tell(f"KWOK is built once from source: about {SIMULATOR_CPU_MINUTES} minutes of CPU time.")
+    try:
+        _compile("simulated", ".", program, "-s -w", tell, stop)
+    except RigError as problem:
+        if stop.is_set():
+            raise
+        program.unlink(missing_ok=True)
+        tell(f"The cluster has no simulated nodes either: {problem.message}")
+
+
+def _make_image_of(programs: Programs, name: str) -> Path:
+    """The archive of the image of a program, made again where the program is newer."""
     images = programs.folder / "images"
     images.mkdir(exist_ok=True)
-    for name in ADDONS:
-        image, program = images / f"{name}.tar", programs.addon(name)
-        if not image.exists() or image.stat().st_mtime < program.stat().st_mtime:
-            draft = images / f"{name}.draft"
-            make_image(program, f"lab.local/{name}:1", draft)
-            draft.rename(image)
-    return programs
+    image, program = images / f"{name}.tar", programs.addon(name)
+    if not image.exists() or image.stat().st_mtime < program.stat().st_mtime:
+        draft = images / f"{name}.draft"
+        make_image(program, f"lab.local/{name}:1", draft)
+        draft.rename(image)
+    return image
 
 
 def _compile(
@@ -188,7 +238,7 @@ def _compile(
     """Build one program beside its place and move it there, so that half a build is none."""
     if _is_built(output, module):
         return
-    total = CLUSTER_PACKAGES if module == "cluster" else ADDON_PACKAGES
+    total = MODULE_PACKAGES[module]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as folder:
         log, made = Path(folder) / "log", Path(folder) / output.name
         argv = ["go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags]

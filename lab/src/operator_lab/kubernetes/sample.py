@@ -38,16 +38,18 @@ def main(words: Sequence[str] | None = None) -> int:
     for path in manifests():
         _apply(kubectl, path, given.directory / "volume")
     ready = given.directory / "ready"
-    if not given.nodes:
-        ready.touch()
-        while True:
-            time.sleep(3600)
-    for namespace in ("kube-system", "shop"):
+    nodes = subprocess.run(
+        (*kubectl, "get", "nodes", "-o", "name"), capture_output=True, check=False
+    )
+    for namespace in ("kube-system", "shop") if nodes.stdout else ():
         wait = ("wait", "--for=condition=Available", "deploy", "--all")
         argv = (*kubectl, "-n", namespace, *wait, f"--timeout={WAIT_S_MAX}s")
         if subprocess.run(argv, check=False).returncode != 0:
             raise SystemExit(_describe_unready(kubectl, namespace))
     ready.touch()
+    if not given.nodes:  # simulated pods answer no customer
+        while True:
+            time.sleep(3600)
     env = {
         **os.environ,
         "FRONTEND_URL": f"http://10.99.0.11:{NODE_PORT}",

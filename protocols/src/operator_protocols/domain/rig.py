@@ -28,14 +28,16 @@ class Artifact:
 class ProcessSpec:
     """One process of a rig.
 
-    Blanks in `argv`, `env`, `files`, `prepare`, `ready_argv` and the paths of `access`: `{port}`
-    and `{port:NAME}` are the ports it listens on itself, `{OTHER.port}` and `{OTHER.port:NAME}` are
-    where OTHER is reached (itself too, when it is named), `{dir}` is its own directory, `{volume}`
-    the directory for its data, `{OTHER.dir}` the directory of OTHER.
+    Blanks in `argv`, `env`, `files`, `prepare`, `cleanup`, `ready_argv` and the paths of `access`:
+    `{port}` and `{port:NAME}` are the ports it listens on itself, `{OTHER.port}` and
+    `{OTHER.port:NAME}` are where OTHER is reached (itself too, when it is named), `{dir}` is its
+    own directory, `{volume}` the directory for its data, `{OTHER.dir}` the directory of OTHER.
 
     `ports` names further ports. What is `linked` is reached by everybody else through links that
     the lab can cut and slow down, on all its ports. `files` (path below `{dir}` -> text) are
-    written and then the commands of `prepare` are run once, before its first start. With
+    written and then the commands of `prepare` are run once, before its first start. The commands of
+    `cleanup` remove what it made elsewhere: they run when the rig is taken down, after everything
+    has ended, also after a crash, and perhaps more than once. With
     `volume_mb` its volume is a file system of that size, where the machine can make one. What is
     `unprivileged` never runs as root. It is ready when `ready_path` answers 200 over HTTP, or
     `ready_argv` exits with 0, or, without both, when a connection is accepted.
@@ -53,6 +55,7 @@ class ProcessSpec:
     linked: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
     prepare: tuple[tuple[str, ...], ...] = ()
+    cleanup: tuple[tuple[str, ...], ...] = ()
     volume_mb: int = 0
     unprivileged: bool = False
     access: Access | None = None

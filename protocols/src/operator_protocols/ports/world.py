@@ -328,7 +328,8 @@ class Plugin:
     fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
     `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
     in containers, for who has Docker. `requires` are preconditions of tools by name, such as those
-    that start a process of its rig.
+    that start a process of its rig. `attach` is a rig inside of a system that exists already, from
+    the options that say which.
     """
 
     name: str
@@ -345,6 +346,7 @@ class Plugin:
     stack: Callable[[], StackSpec] | None = None
     causes_of: Callable[[Mapping[str, Any]], Sequence[Cause]] | None = None
     requires: Mapping[str, tuple[Precondition, ...]] = field(default_factory=dict)
+    attach: Callable[[Mapping[str, str]], RigSpec] | None = None
 
     def causes_for(self, options: Mapping[str, Any]) -> tuple[Cause, ...]:
         """All causes that a subject with these options can have."""

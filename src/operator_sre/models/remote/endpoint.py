@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.errors import MissingExtraError, ModelError
+from operator_protocols.installation import how_to_add_package
 from operator_sre.models.fence import clean, redact_whole
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Endpoint:
                 missing.message = (
                     f"The library for the model provider {self.provider!r} is not installed."
                 )
-                missing.next_step = f"Install it with: pip install '{package}'"
+                missing.next_step = f"Install it with: {how_to_add_package(package)}"
             raise missing from None
 
     def _connect_anthropic(self) -> Line:

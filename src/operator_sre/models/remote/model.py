@@ -74,8 +74,8 @@ class RemoteModel:
     writes its calls as text; from then on it is asked for JSON.
 
     `timeout_s` bounds the silence of the server; a server that answers nothing at all is given up
-    after twice `probe_s`. An answer has up to `calls_max` calls and `output_tokens_max` tokens, and
-    fits into `context_tokens_max` with its question.
+    after twice `probe_s`, and the next time after `probe_s`. An answer has up to `calls_max` calls
+    and `output_tokens_max` tokens, and fits into `context_tokens_max` with its question.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class RemoteModel:
         self._guidance = guidance
         self._schema = provider == COMPATIBLE
         self._streams = True
+        self._was_dead = False
         self._line: Line | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
@@ -277,6 +278,10 @@ class RemoteModel:
         """The response; TimeoutError when the server is dead, silent for too long, or too slow."""
         from pydantic_ai.direct import model_request, model_request_stream
 
+        # It answered nothing the last time: it gets a question that is cheaper to wait for first.
+        if self._was_dead and not await line.is_alive(self._probe_s):
+            raise TimeoutError
+        self._was_dead = False
         loop = asyncio.get_running_loop()
         heard_at = loop.time()
         ends_at = heard_at + min(seconds_max, max(ANSWER_S_MAX, self._timeout_s))
@@ -302,6 +307,7 @@ class RemoteModel:
                     return task.result()
                 is_silent = loop.time() - heard_at >= self._probe_s
                 if is_silent and not await line.is_alive(self._probe_s) and not task.done():
+                    self._was_dead = True
                     raise TimeoutError
         finally:
             task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
@@ -15,6 +16,7 @@ from operator_sre.subjects.etcd.members import MemberStatus
 
 __all__ = [
     "PROBE_KEY",
+    "CanaryWrite",
     "CanaryWrites",
     "LeaseClock",
     "Probed",
@@ -99,12 +101,14 @@ async def probe(
     *,
     lease: LeaseClock | None,
     canary: str,
+    value: str = "",
     write: bool,
     hashes: bool,
 ) -> Probed:
     """Everything at once. Who follows no leader is asked nothing: it could only let us wait.
 
-    The key `canary` is written and read; without it, `write` sends a write that changes nothing.
+    The key `canary` gets this value, and is read; without it, `write` sends a write that changes
+    nothing.
     """
     following = [member for member in cluster.up if member.leader]
     speaker = cluster.speaker
@@ -115,7 +119,7 @@ async def probe(
         }
         written = left = compared = None
         if (canary or write) and speaker is not None:
-            written = group.create_task(write_to(etcd, speaker.target, canary))
+            written = group.create_task(write_to(etcd, speaker.target, canary, value))
         if lease is not None and speaker is not None:
             left = group.create_task(lease.compare(etcd, speaker.target))
         if hashes:
@@ -133,7 +137,7 @@ async def read_from(etcd: Etcd, target: Target, key: str = "") -> Answer:
     return await etcd.ask(target, "kv/range", {"key": to_base64(key or PROBE_KEY), "limit": "1"})
 
 
-async def write_to(etcd: Etcd, target: Target, key: str = "") -> Answer:
+async def write_to(etcd: Etcd, target: Target, key: str = "", value: str = "") -> Answer:
     """Put the key of the canary, or a write that is agreed on, logged and applied by all, and
     changes nothing.
 
@@ -141,7 +145,7 @@ async def write_to(etcd: Etcd, target: Target, key: str = "") -> Answer:
     done; a member refuses it for want of space as it refuses every other write.
     """
     if key:
-        return await etcd.ask(target, "kv/put", {"key": to_base64(key), "value": to_base64("x")})
+        return await etcd.ask(target, "kv/put", {"key": to_base64(key), "value": to_base64(value)})
     never = {"target": "VERSION", "result": "LESS", "version": "0"}
     probe_key = to_base64(PROBE_KEY)
     put = {"requestPut": {"key": probe_key, "value": to_base64("x")}}
@@ -150,30 +154,58 @@ async def write_to(etcd: Etcd, target: Target, key: str = "") -> Answer:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CanaryWrite:
+    """One write of the canary: its value, which no other write has, and the last one before it.
+
+    `acknowledged` is the revision that every read which begins now must show, `by` its value.
+    """
+
+    value: str
+    acknowledged: int = 0
+    by: str = ""
+
+
 class CanaryWrites:
-    """The revision of the last acknowledged write of the canary, which every read must show."""
+    """The last acknowledged write of the canary, which every read that begins later must show."""
 
     def __init__(self) -> None:
-        self._revision = 0
+        self._observer = uuid4().hex[:12]
+        self._count = self._acknowledged = 0
+        self._value = ""
 
-    def compare(self, probed: Probed) -> dict[str, str]:
+    def begin(self) -> CanaryWrite:
+        """The next write. Two checks at once must not count what the other one writes meanwhile."""
+        self._count += 1
+        value = f"{self._observer}/{self._count}"
+        return CanaryWrite(value, self._acknowledged, self._value)
+
+    def compare(self, mine: CanaryWrite, probed: Probed) -> dict[str, str]:
         """By member why the last acknowledged write is not there; "" where it is.
 
         Several observers may write the same key, so any later revision of it will do. After a loss
         the next write counts, so that a loss is reported once.
         """
         found: dict[str, str] = {}
-        for name, answer in probed.reads.items() if self._revision else ():
+        for name, answer in probed.reads.items() if mine.acknowledged else ():
             if not answer.ok:
                 continue
             pairs = answer.body.get("kvs")
             pair = pairs[0] if isinstance(pairs, list) and pairs else {}
             revision = number(pair, "mod_revision") if isinstance(pair, dict) else 0
             shown = f"the canary has revision {revision}" if revision else "the canary is gone"
-            lost = revision < self._revision
-            found[name] = f"{shown}, acknowledged was {self._revision}" if lost else ""
+            lost = f"{shown}, acknowledged was {mine.acknowledged}"
+            if revision and pair.get("value") == to_base64(mine.by):
+                # The write itself is there: a member that counts fewer has lost others before it.
+                lost = (
+                    f"the last acknowledged write has revision {revision} here and was acknowledged"
+                    f" as {mine.acknowledged}, so earlier writes are missing here"
+                )
+            found[name] = lost if revision < mine.acknowledged else ""
         if probed.write is not None and probed.write.ok:
-            self._revision = _header_number(probed.write, "revision")
+            revision = _header_number(probed.write, "revision")
+            if revision > self._acknowledged or any(found.values()):
+                self._acknowledged, self._value = revision, mine.value
         return found
 
 

@@ -38,7 +38,7 @@ from operator_sre.subjects.etcd.members import (
     quantile_of,
     with_cluster,
 )
-from operator_sre.subjects.etcd.probes import CanaryWrites, LeaseClock, Probed, probe
+from operator_sre.subjects.etcd.probes import CanaryWrite, CanaryWrites, LeaseClock, Probed, probe
 
 __all__ = ["EtcdCluster"]
 
@@ -87,11 +87,13 @@ class EtcdCluster(BaseSubject):
         options, now = self._options, self.settings.clock.monotonic()
         in_use = max((member.number("dbSizeInUse") for member in cluster.up), default=0)
         rests = self._hashed_at is not None and now - self._hashed_at < options.hash_every_s
+        canary = self._canary.begin()
         probed = await probe(
             etcd,
             cluster,
             lease=self._lease,
             canary=options.canary,
+            value=canary.value,
             write=options.write_probe,
             hashes=in_use <= options.hash_bytes_max or not rests,
         )
@@ -113,7 +115,7 @@ class EtcdCluster(BaseSubject):
             self.changes.note(
                 targets[-1].name, "members", cluster.membership(), self.settings.clock.now()
             )
-        seen = self._see(cluster, probed, beside)
+        seen = self._see(cluster, probed, canary, beside)
         answers = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
         if members:  # the cluster comes behind all that were given
             view = ALL_CHECKED if options.writes else READS_CHECKED
@@ -153,7 +155,11 @@ class EtcdCluster(BaseSubject):
         return Cluster([again if member is leader else member for member in cluster.statuses])
 
     def _see(
-        self, cluster: Cluster, probed: Probed, beside: Sequence[dict[str, Value]]
+        self,
+        cluster: Cluster,
+        probed: Probed,
+        canary: CanaryWrite,
+        beside: Sequence[dict[str, Value]],
     ) -> list[Seen]:
         """What was seen of every member, with what holds for the whole cluster."""
         at, options = self.settings.clock.monotonic(), self._options
@@ -175,7 +181,7 @@ class EtcdCluster(BaseSubject):
         }
         seen = []
         self._slow_leader = ""
-        lost_writes = self._canary.compare(probed) if options.canary else {}
+        lost_writes = self._canary.compare(canary, probed) if options.canary else {}
         for member, local in zip(cluster.statuses, beside, strict=True):
             readings: dict[str, Value] = {**shared, **local}
             ratio, free = local.get("disk_ratio"), local.get("disk_free_bytes")

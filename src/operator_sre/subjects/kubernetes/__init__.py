@@ -2,6 +2,7 @@
 
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Plugin
+from operator_sre.subjects.kubernetes.attached import attach
 from operator_sre.subjects.kubernetes.invariants import CLUSTER, shown_causes
 from operator_sre.subjects.kubernetes.reader import RecordReader
 from operator_sre.subjects.kubernetes.rig import rig
@@ -16,5 +17,6 @@ plugin = Plugin(
     subject=KubernetesCluster,
     causes=shown_causes(),
     rig=rig,
+    attach=attach,
     targets=lambda _: (Target(CLUSTER, CLUSTER),),
 )

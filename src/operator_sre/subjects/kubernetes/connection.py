@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from operator_protocols.errors import MissingExtraError, ObservationError
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-__all__ = ["Api", "HttpApi", "StatusError", "open_api"]
+__all__ = ["Api", "ChangingApi", "HttpApi", "StatusError", "open_api"]
 
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 30.0
@@ -20,6 +22,7 @@ ANSWER_S_MAX = 30.0
 STREAM_MORE_S = 30.0
 LINE_BYTES_MAX = 8 << 20
 ERROR_CHARS_MAX = 200
+NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 class StatusError(Exception):
@@ -48,6 +51,22 @@ class Api(Protocol):
         ...
 
 
+class ChangingApi(Api, Protocol):
+    """What tools ask of a cluster in addition."""
+
+    async def change(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        content: str = "application/json",
+    ) -> bytes:
+        """One answer to POST, PATCH or DELETE. StatusError when the API refuses."""
+        ...
+
+
 class HttpApi:
     """The API over HTTP, with the authentication of a kubeconfig."""
 
@@ -59,7 +78,30 @@ class HttpApi:
         with _translate_errors():
             answer = await self._client.get(path, params=dict(query), timeout=ANSWER_S_MAX)
             if answer.status_code >= 400:
-                raise StatusError(answer.status_code, answer.text[:ERROR_CHARS_MAX])
+                raise StatusError(answer.status_code, _message_of(answer.text))
+            return answer.content
+
+    async def change(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        content: str = "application/json",
+    ) -> bytes:
+        """One answer to POST, PATCH or DELETE. StatusError when the API refuses."""
+        with _translate_errors():
+            answer = await self._client.request(
+                method,
+                path,
+                params=dict(query),
+                content=json.dumps(body),
+                headers={"Content-Type": content},
+                timeout=ANSWER_S_MAX,
+            )
+            if answer.status_code >= 400:
+                raise StatusError(answer.status_code, _message_of(answer.text))
             return answer.content
 
     async def stream(
@@ -80,7 +122,7 @@ class HttpApi:
             try:
                 if answer.status_code >= 400:
                     await answer.aread()
-                    raise StatusError(answer.status_code, answer.text[:ERROR_CHARS_MAX])
+                    raise StatusError(answer.status_code, _message_of(answer.text))
                 rest = b""
                 async for part in answer.aiter_bytes():
                     *lines, rest = (rest + part).split(b"\n")
@@ -128,6 +170,13 @@ def open_api(kubeconfig: str, context: str) -> HttpApi:
             next_step="Set `kubeconfig` and `context` of the subject.",
         ) from problem
     return HttpApi(client)
+
+
+def _message_of(text: str) -> str:
+    """What an error of the API says, which is a Status or plain text."""
+    with contextlib.suppress(ValueError, AttributeError):
+        text = str(json.loads(text).get("message") or text)
+    return text[:ERROR_CHARS_MAX]
 
 
 @contextlib.contextmanager

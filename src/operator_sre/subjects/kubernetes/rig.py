@@ -1,10 +1,11 @@
 """A disposable cluster: a control plane, two nodes with real pods, and a sample application. Data.
 
-Where nodes cannot be made there is a control plane alone, and the note of the rig says why.
+Where nodes cannot be made they are simulated, and the note of the rig says why.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -28,6 +29,9 @@ _LEASES = (
     "--leader-elect-renew-deadline=15s",
     "--leader-elect-retry-period=1s",
 )
+# A node with this label has no kubelet.
+SIMULATED = "operator-lab/simulated"
+_SIMULATED_SIZE = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 READY_S_MAX = 90.0
 PODS_S_MAX = 180.0
 _LAB = (sys.executable, "-P", "-m")
@@ -124,9 +128,11 @@ def rig() -> RigSpec:
     processes = [_switch(nodes), *_control_plane(nodes)]
     for index in range(1, nodes + 1):
         processes += _node(index, nodes)
+    if not nodes:
+        processes.append(_simulator())
     processes.append(_sample(nodes))
     options = {"kubeconfig": f"{PKI}/kubeconfig"}
-    note = f"The cluster has no nodes, so that no pod runs: {why}." if why else ""
+    note = f"Nodes and pods are simulated, so that no container runs: {why}." if why else ""
     return RigSpec("kubernetes", tuple(processes), options=options, builds="kubernetes", note=note)
 
 
@@ -300,6 +306,43 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
     ]
 
 
+def _simulator() -> ProcessSpec:
+    """Nodes that exist in the API only, and whose pods are ready at once. Where KWOK could not be
+    built there are none, and the process does nothing.
+    """
+    kubeconfig = f"{PKI}/kubeconfig"
+    kubectl = (PROGRAM, "kubectl", "--kubeconfig", kubeconfig)
+    wait = ("wait", "--for=condition=Ready", "node", "--all", "--timeout=2s")
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": f"node{index}",
+                "labels": {"kubernetes.io/hostname": f"node{index}", SIMULATED: "true"},
+            },
+            "status": {"allocatable": _SIMULATED_SIZE, "capacity": _SIMULATED_SIZE},
+        }
+        for index in range(1, NODES + 1)
+    ]
+    record = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
+    return ProcessSpec(
+        "simulator",
+        "simulator",
+        (
+            *("sh", "-c", '[ -x "$0" ] && exec "$0" "$@"; exec tail -f /dev/null', "{built}/kwok"),
+            *("--kubeconfig", kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds=20"),
+        ),
+        depends_on=("apiserver", "controllers"),
+        # A node of its own cluster never has the configuration of the user.
+        env={"KWOK_WORKDIR": "{dir}", "HOME": "{dir}"},
+        files={"nodes.json": record},
+        prepare=((*_IF_BUILT, *kubectl, "apply", "-f", "{dir}/nodes.json"),),
+        ready_argv=(*_IF_BUILT, *kubectl, *wait),
+        ready_s_max=READY_S_MAX,
+    )
+
+
 def _sample(nodes: int) -> ProcessSpec:
     """The sample application, and the customers who use it."""
     kubelets = tuple(f"node{index}-{part}" for index in range(1, nodes + 1) for part in _AGENTS)
@@ -311,7 +354,7 @@ def _sample(nodes: int) -> ProcessSpec:
             *("--kubeconfig", f"{PKI}/kubeconfig", "--shop", "{built}/shop"),
             *("--nodes", str(nodes), "--switch", "{switch.dir}"),
         ),
-        depends_on=("scheduler", "controllers", *kubelets),
+        depends_on=("scheduler", "controllers", *(kubelets or ("simulator",))),
         ready_argv=("test", "-e", "{dir}/ready"),
         ready_s_max=PODS_S_MAX,
     )
@@ -324,6 +367,7 @@ _ENTER = (
     ' && [ "$(readlink "/proc/$pid/ns/net")" != "$own" ]'
     ' && exec nsenter -t "$pid" -n -m -p -- "$@"'
 )
+_IF_BUILT = ("sh", "-c", '[ ! -x "$0" ] || exec "$@"', "{built}/kwok")
 _ROUTES_KNOWN = "iptables -t nat -S KUBE-SERVICES | grep -q kubernetes"
 _AGENTS = ("kubelet", "proxy")
 

@@ -41,6 +41,7 @@ STALE_S = 15.0
 # The processes of a rig: the lab looks after them.
 RIG_KINDS = (
     *("container-runtime", "control-plane", "kube-proxy", "kubelet", "load", "machine", "network"),
+    "simulator",
 )
 ANSWER_S_MAX = 3.0
 # A change is followed for so long: the longest grace of what a change breaks, and the time that
