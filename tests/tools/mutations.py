@@ -60,7 +60,7 @@ AREAS = (
         (
             *("tests/gate/test_judge.py", "tests/gate/test_typed.py", "tests/gate/test_foresee.py"),
             *("tests/gate/test_surroundings.py", "tests/gate/test_confinement.py"),
-            "tests/gate/policy",
+            *("tests/gate/test_boundary.py", "tests/gate/policy"),
         ),
     ),
     Area(
