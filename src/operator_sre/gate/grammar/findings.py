@@ -93,24 +93,24 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     waiting = [(simple, False) for simple in reversed(script.commands)]
     while waiting and len(found) < COMMANDS_MAX:
         simple, inside = waiting.pop()
-        cwd = scene.cwd
-        if refused and len(found) >= CLOSE_LOOKS_MAX and name_of(simple) not in _LEADING:
+        cwd, name = scene.cwd, name_of(simple)
+        if refused and len(found) >= CLOSE_LOOKS_MAX and name not in _LEADING:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
         if not inside:
-            bears = (bears and simple.piped) or _bears_values(simple)
+            bears = (bears and simple.piped) or (name in _DESCRIBING and _bears_values(simple))
             if bears and simple.piped and not reason and _takes_apart(simple):
                 reason = _TAKEN_APART
-        if inside and not reason and name_of(simple) == "git":
+        if inside and not reason and name == "git":
             reason = _GIT_BEHIND
         refused = refused or bool(reason)
-        if inside and not reason and name_of(simple) in _SHELLS:
+        if inside and not reason and name in _SHELLS:
             reason = "~It runs a shell inside another command."
         found.append(Finding(simple, reason, cwd))
         inner = scene.inner or (_guess_commands(simple) if reason else ())
         if inner:  # it reads what its wrapper reads, as the same user
-            privileged = simple.privileged or name_of(simple) in _SUDO
+            privileged = simple.privileged or name in _SUDO
             fed = simple.piped or _is_redirected(simple)
             for command in reversed(inner):
                 piped, raised = command.piped or fed, command.privileged or privileged
@@ -131,8 +131,6 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
 
 def _bears_values(simple: Simple) -> bool:
     """True when it prints whole descriptions, where names beside values tell what is secret."""
-    if name_of(simple) not in _DESCRIBING:
-        return False
     words = [word.text for word in simple.words[1:]]
     return any(map(_WHOLE.fullmatch, words)) and not any(map(_CHOSEN.match, words))
 

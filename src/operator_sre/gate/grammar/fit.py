@@ -58,8 +58,10 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         return reason
     # It must not look where a path asks a host or starts a device, whatever kind that is.
     near = scene.cwd[:4] == "/dev"
-    paths = (word.text for word in words if near or word.text[:1] == "/")
-    return next(filter(None, map(scene.visit, paths)), "")
+    for word in words:
+        if (near or word.text[:1] == "/") and (reason := scene.visit(word.text)):
+            return reason
+    return ""
 
 
 def _read_again(words: Sequence[Word]) -> bool:

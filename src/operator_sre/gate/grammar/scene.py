@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -64,11 +65,10 @@ class Scene:
             return ""
         if parts[1] == "dev" and parts[2].startswith(_ACTING):
             return f"!Opening /dev/{parts[2][:60]} can reset the machine or move a tape."
-        return (
-            self.reach(parts[2])
-            if any(fnmatchcase(pattern, parts[1]) for pattern in _HOSTS)
-            else ""
-        )
+        folder = parts[1]
+        if folder in _HOSTS or (_GLOB(folder) and any(fnmatchcase(one, folder) for one in _HOSTS)):
+            return self.reach(parts[2])
+        return ""
 
     def write(self, word: Word) -> None:
         """Note that a file is written, as far as its name is known."""
@@ -82,6 +82,7 @@ class Scene:
 
 # Folders whose entries are hosts: listing one asks the host for its files.
 _HOSTS = ("net", "afs")
+_GLOB = re.compile(r"[*?\[]").search
 # Devices that act when they are opened, even to read.
 _ACTING = ("watchdog", "st0", "st1", "nst", "nvram")
 _OUTSIDE = (
