@@ -32,7 +32,7 @@ DEMANDS = (
     Demand(
         "A script that changes nothing and reaches nowhere is a check and needs no diagnosis",
         tests=(
-            "tests/executor/tools/test_check_script.py::test_a_script_that_reads_needs_no_diagnosis",
+            "tests/executor/tools/test_scripts.py::test_a_script_that_reads_needs_no_diagnosis",
         ),
     ),
     Demand(
