@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_sre.shell.pythons import needs_venv, venv_in
+from operator_sre.shell.pythons import SYSTEM_FOLDERS, needs_venv, venv_in
 from tests.every import every
 
 
@@ -50,3 +50,9 @@ def test_which_commands_need_one(command: str, program: str) -> None:
 )
 def test_which_environment_a_line_names(command: str, venv: str) -> None:
     assert venv_in(command) == venv
+
+
+def test_a_program_of_the_system_is_outside_of_any_environment() -> None:
+    for folder in SYSTEM_FOLDERS:
+        assert needs_venv(f"{folder}/python3 x.py") == "python3"
+        assert venv_in(f"{folder}/python3 x.py") == ""

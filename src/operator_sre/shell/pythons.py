@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from operator_sre.shell.line import COMMAND_BYTES_MAX, UNCLOSED, parse
 
-__all__ = ["needs_venv", "venv_in"]
+__all__ = ["SYSTEM_FOLDERS", "needs_venv", "venv_in"]
 
 _PROGRAM = re.compile(r"(python|pip)[0-9.]*")
-_SYSTEM = {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+SYSTEM_FOLDERS = {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 # What stands before a program and starts it, with those of its options that take a value.
 _STARTS = {
     **dict.fromkeys(("command", "exec", "nohup", "setsid", "stdbuf", "time"), frozenset[str]()),
@@ -39,7 +39,7 @@ def needs_venv(line: str) -> str:
             return ""
         folder, _, name = words[0].rpartition("/")
         program = _PROGRAM.fullmatch(name)
-        if not program or (folder and folder not in _SYSTEM):
+        if not program or (folder and folder not in SYSTEM_FOLDERS):
             continue  # not Python's, or that of an environment
         is_used = _is_used_pip if program[1] == "pip" else _is_used_python
         if is_used(words[1:]):
@@ -53,7 +53,7 @@ def venv_in(line: str) -> str:
         if words[0] in {"source", "."} and words[-1].endswith("/bin/activate"):
             return words[-1].removesuffix("/bin/activate")
         folder, program = posixpath.split(words[0])
-        inside = posixpath.basename(folder) == "bin" and folder not in _SYSTEM
+        inside = posixpath.basename(folder) == "bin" and folder not in SYSTEM_FOLDERS
         if inside and _PROGRAM.fullmatch(program):
             return posixpath.dirname(folder)
     return ""
