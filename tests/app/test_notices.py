@@ -83,5 +83,5 @@ async def test_a_missing_extra_is_a_sentence(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with opened(tmp_path, NOTIFY) as app:
         (tmp_path / "urls").write_text("json://127.0.0.1/")
-        with pytest.raises(MissingExtraError, match=r"operator-sre\[notify\]"):
+        with pytest.raises(MissingExtraError, match="the extra 'notify'"):
             await run_notices(app)

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.diagnosis import NO_CAUSES
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import escalated, resolved, violation
@@ -99,6 +100,26 @@ async def test_a_ticket_grows(ports: Ports, clock: HeldClock) -> None:
     assert "2 more" in grown.summary
     assert (grown.opened_at, grown.changed_at) == (NOON, clock.now())
     assert ports.tickets.get(small.id) == grown
+
+
+async def test_a_ticket_is_called_by_its_diagnosis_until_it_is_reopened(ports: Ports) -> None:
+    opened = await ports.tickets.open([violation("node-1")])
+    assert (opened.title, opened.diagnosis) == (opened.summary, "")
+    for cause, summary, title in (
+        *((cause, "Nothing explains it.", opened.summary) for cause in sorted(NO_CAUSES)),
+        ("process_dead", "node-1: its process is not running.", None),
+        ("process_paused", "node-1: its process is PAUSED.", None),
+    ):
+        payload = {"cause": cause, "summary": summary}
+        await ports.journal.append(Draft(Kind.DIAGNOSIS, payload, ticket=opened.id, run="r"))
+        now = ports.tickets.get(opened.id)
+        assert now is not None
+        assert (now.title, now.summary) == (title or summary, opened.summary)
+    assert [one.id for one in ports.tickets.find(text="is paused")] == [opened.id]
+    moved = await ports.ticket_moves.make(opened.id, Move(MoveKind.CLOSE, Actor("ada", "user")))
+    assert moved.title == "node-1: its process is PAUSED."
+    moved = await ports.ticket_moves.make(opened.id, Move(MoveKind.REOPEN, Actor("ada", "user")))
+    assert moved.title == opened.summary
 
 
 async def test_two_that_grow_a_ticket_from_the_same_view_lose_nothing(ports: Ports) -> None:

@@ -33,6 +33,7 @@ def _registry(folder: Path) -> Registry:
         targets=lambda: [Target("portless", "node")],
         manages=lambda service: False,
         rights=Rights(writable=lambda path: False, secret=lambda path: False),
+        redact=lambda before, text, after: text,
         home=folder,
     )
     return Registry((*standard, *rig_tools(Rig(folder / "rig"))))

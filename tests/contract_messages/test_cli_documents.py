@@ -100,6 +100,7 @@ def _open(schema: dict[str, Any], path: str) -> Iterator[str]:
 
 TICKET = {
     "assignee": "",
+    "diagnosis": "",
     "attempts": 0,
     "changed_at": "2026-01-01T00:00:00Z",
     "epoch": 0,

@@ -127,6 +127,10 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     for kind, spent in ((Kind.REASONING, Spent(900, 80, 0.0125)), (Kind.SUMMARY, Spent(40, 9))):
         paid = {"reasoning": "so", "calls": [], "spent": to_json(spent)}
         await store.journal.append(Draft(kind, paid, ticket=1, run=claimed.run))
+    for cause, summary in (("process_dead", "node-1: it is not running \ud800"), ("unknown", "?")):
+        found = {"cause": cause, "summary": summary}
+        of = claimed.id if cause != "unknown" else 2
+        await store.journal.append(Draft(Kind.DIAGNOSIS, found, ticket=of, run=claimed.run))
     gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")
     permit = await gate.permit(gate.judge(Action.shell("uptime")), claimed)
     assert isinstance(permit, Permit)

@@ -75,7 +75,7 @@ def test_a_file_that_is_there_is_overwritten_only_when_told(lived: Estate, tmp_p
         _save(lived, path)
     assert path.read_text() == "precious"
     assert _save(lived, path, force=True).entries > 0
-    assert SqliteDatabase(path).version() == 1
+    assert SqliteDatabase(path).version() == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("name", ["operator.db", "operator.db-wal", "./x/../operator.db"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,22 @@ def test_steps_lead_forward_one_after_another(lived: Estate) -> None:
     ]
 
 
+def test_tickets_get_their_last_diagnosis(lived: Estate) -> None:
+    wanted = lived.change("SELECT id, diagnosis FROM tickets ORDER BY id")
+    assert wanted[0][0] == (1, "node-1: it is not running ?")
+    assert wanted[0][1] == (2, "")
+    lived.change("ALTER TABLE tickets DROP COLUMN diagnosis")
+    first = lived.upkeep.database
+    with closing(first.session()) as connection:
+        first.begin(connection)
+        first.mark(connection, 1)
+        connection.execute("COMMIT")
+    done = lived.upkeep.migrate()
+    assert (done.before, done.steps) == (1, ("tickets have their diagnosis",))
+    assert lived.change("SELECT id, diagnosis FROM tickets ORDER BY id") == wanted
+    assert lived.upkeep.check(progress=quietly).sound
+
+
 def test_only_steps_that_are_missing_are_made(lived: Estate) -> None:
     _migrate(lived, COLOUR)
     lived.change("UPDATE tickets SET colour = 'blue'")
@@ -113,7 +130,7 @@ def test_a_step_that_fails_undoes_all_of_them(
 
 
 def test_the_sentence_names_the_step_that_failed(lived: Estate) -> None:
-    with pytest.raises(StoreError, match=r"step 2 \(it fails\) failed.*unchanged"):
+    with pytest.raises(StoreError, match=rf"step {NEXT} \(it fails\) failed.*unchanged"):
         _migrate(lived, Migration(NEXT, "it fails", _fail))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.domain.change import Change
 from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.excerpt import find_start
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.run import Comment, LogTail, Trend
 from operator_protocols.domain.target import Target, dependencies_of
@@ -42,7 +43,7 @@ TAIL_BYTES_MAX = 256 * 1024
 # About 6,000 tokens; a prompt may hold less.
 LOG_CHARS_MAX = 24_000
 # Lines before the first that is shown, so that a secret of several lines is recognized.
-LINES_BEFORE = 30
+LINES_BEFORE = 120
 # What is shown of a log that says nothing in the window.
 SILENT_LINES = 5
 COMMENTS_MAX, COMMENTS_READ_MAX = 5, 50
@@ -248,9 +249,9 @@ def _read_tail(path: str, redact: Callable[[str], str], since: datetime | None) 
         return ()
     finally:
         os.close(descriptor)
-    lines = data.decode(errors="replace").splitlines()
-    # Where only the end was read, its first line need not be whole.
-    whole = lines[1:] if begin and len(lines) > 1 else lines
+    # Where only the end was read, its first lines may belong to what stands before them.
+    data = data[find_start(data, inside=True) if begin else 0 :]
+    whole = data.decode(errors="replace").splitlines()
     first = _first_recent(whole, since)
     # Redacted before anything is left out: a secret may take several lines, or more than one has.
     shown = redact("\n".join(whole[max(0, first - LINES_BEFORE) :])).splitlines()

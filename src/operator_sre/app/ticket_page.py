@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from operator_protocols.domain.diagnosis import Diagnosis
+from operator_protocols.domain.diagnosis import NO_CAUSES, Diagnosis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.app.health import Trouble
@@ -23,8 +23,6 @@ __all__ = [
 ]
 
 NO_CAUSE = "Cause not identified"
-# The names of a diagnosis without a cause: the built-in reasoner's, and what models write.
-_NO_CAUSES = frozenset({"", "unexplained", "unknown"})
 OBSERVABLE = "observable"
 # Subjects name the invariant that a target answers at all `node_down`, `server_down` and so on.
 DOWN_SUFFIX = "_down"
@@ -75,7 +73,7 @@ def headline_of(ticket: Ticket, diagnosis: Diagnosis | None) -> str:
     """The diagnosis in one sentence, or that there is none yet."""
     if diagnosis is None:
         return "Diagnosis in progress" if ticket.state is TicketState.CLAIMED else NO_CAUSE
-    if diagnosis.cause in _NO_CAUSES:
+    if diagnosis.cause in NO_CAUSES:
         is_said = NO_CAUSE.lower() in diagnosis.summary.lower()
         return diagnosis.summary if is_said else f"{NO_CAUSE}: {diagnosis.summary}".rstrip(": ")
     return diagnosis.summary

@@ -118,7 +118,7 @@ def notice_of(
         else:
             lines += _describe_diagnosis(diagnosis)
             lines.append(f"because: {payload.get('reason', '')}")
-        headline = f"ticket {ticket.id} {event.value} ({severity}): {ticket.summary}"
+        headline = f"ticket {ticket.id} {event.value} ({severity}): {ticket.title}"
         command, page = f"operator tickets show {ticket.id}", f"/tickets/{ticket.id}"
     number = ticket.id if ticket is not None else None
     return Notice(event, severity, headline, tuple(lines), command, entry.at, page, number)

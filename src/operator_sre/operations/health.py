@@ -88,7 +88,7 @@ def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
         flaps = ", flapping" if ticket.flapping else ""
         lines.append(
             f"  ticket {ticket.id} ({ticket.state}, {ticket.severity}{flaps}),"
-            f" opened {_span(ticket.opened_at, now)} ago: {ticket.summary}"
+            f" opened {_span(ticket.opened_at, now)} ago: {ticket.title}"
         )
     return [*lines, ""]
 

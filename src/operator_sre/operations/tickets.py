@@ -192,7 +192,7 @@ def _table(page: TicketPage, now: datetime) -> View:
             ticket.severity,
             ticket.assignee or "-",
             f"{ticket.opened_at:%m-%d %H:%M:%S}",
-            ticket.summary,
+            ticket.title,
         )
         for ticket in page.tickets
     ]

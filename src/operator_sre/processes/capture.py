@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator_protocols.domain.excerpt import find_start, keep_first, note_omission
+
 __all__ = ["Capture"]
 
 # Below this a note about what was left out would take more room than the output.
@@ -42,10 +44,15 @@ class Capture:
         return self.seen > self._bytes_max
 
     def kept_bytes(self) -> bytes:
-        """What was kept, never more than the limit; a note stands where bytes were left out."""
-        if not self.truncated or self._bytes_max < NOTED_BYTES_MIN:
+        """What was kept, never more than the limit; a note stands where bytes were left out.
+
+        Both ends are whole lines, so that a secret is never kept without the name before it.
+        """
+        if not self.truncated:
             return bytes(self._head + self._tail)
-        tail = self._tail[NOTE_BYTES_MAX:]
-        left_out = self.seen - len(self._head) - len(tail)
-        note = f"\n[... {left_out} bytes left out ...]\n".encode()
-        return bytes(self._head + note + tail)
+        head = keep_first(bytes(self._head) + b"?", len(self._head))
+        if self._bytes_max < NOTED_BYTES_MIN:
+            return head
+        tail = bytes(self._tail[NOTE_BYTES_MAX:])
+        tail = tail[find_start(tail, inside=True) :]
+        return head + note_omission(self.seen - len(head) - len(tail)) + tail

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from operator_protocols.domain.excerpt import find_start
+
 __all__ = ["last_line", "write_atomically"]
 
 TAIL_BYTES = 4096
@@ -29,9 +31,12 @@ def last_line(log: Path) -> str:
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - TAIL_BYTES))
-            text = file.read(TAIL_BYTES).decode(errors="replace")
+            begin = max(0, file.tell() - TAIL_BYTES)
+            file.seek(begin)
+            data = file.read(TAIL_BYTES)
     except OSError:
         return ""
+    # Of a line that is longer, the name may be missing that tells what a value is.
+    text = data[find_start(data, inside=True) if begin else 0 :].decode(errors="replace")
     lines = ["".join(filter(str.isprintable, line)).strip() for line in text.splitlines()]
     return next((line[:LINE_CHARS_MAX] for line in reversed(lines) if line), "")

@@ -36,6 +36,7 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TICKET_REOPENED: tickets.reopen_ticket,
     Kind.TICKET_WATCHED: tickets.watch_ticket,
     Kind.TICKET_HANDED_OFF: tickets.hand_off_ticket,
+    Kind.DIAGNOSIS: tickets.diagnose_ticket,
     Kind.RUN_STARTED: intents.start_run,
     Kind.RUN_FINISHED: intents.finish_run,
     Kind.REASONING: intents.add_spending,

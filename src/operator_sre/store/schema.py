@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from operator_protocols.domain.diagnosis import NO_CAUSES
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.errors import StoreError
-from operator_sre.store.database import Connection, Maintained, sentence
+from operator_sre.chain import entry_from
+from operator_sre.store.database import Connection, Maintained, plain, sentence
 
 __all__ = [
     "DECIDED",
@@ -23,12 +26,13 @@ __all__ = [
     "Layout",
     "Migrated",
     "Migration",
+    "diagnosis_in",
     "layout_of",
     "migrate",
     "must_be_current",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # The rows of these tables follow from entries, so that a rebuild can replace them.
 PROJECTIONS = (
     *("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),
@@ -103,7 +107,8 @@ CREATE TABLE IF NOT EXISTS tickets (
     flapping      {int} NOT NULL DEFAULT 0,
     assignee      TEXT NOT NULL DEFAULT '',
     pause         TEXT NOT NULL DEFAULT '',
-    paused_until  {real} NOT NULL DEFAULT 0
+    paused_until  {real} NOT NULL DEFAULT 0,
+    diagnosis     TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS tickets_by_state ON tickets (state, severity_rank DESC, id);
 CREATE TABLE IF NOT EXISTS violations (
@@ -315,8 +320,8 @@ CREATE INDEX IF NOT EXISTS replies_by_age ON replies (at);
 """.replace("$DECIDED", DECIDED)
 
 # Every version that was ever released, so that its stores can be copied before they are migrated.
-# With a new version, the text of the one before it moves here.
-RELEASED: Mapping[int, str] = {SCHEMA_VERSION: SCHEMA}
+_DIAGNOSIS = "diagnosis     TEXT NOT NULL DEFAULT ''"
+RELEASED: Mapping[int, str] = {1: SCHEMA.replace(f",\n    {_DIAGNOSIS}", ""), 2: SCHEMA}
 
 _TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX IF NOT EXISTS (\w+) ON (\w+)")
@@ -387,8 +392,28 @@ class Migration:
     step: Callable[[Connection, Callable[[str], str]], None]
 
 
+def _keep_diagnoses(connection: Connection, render: Callable[[str], str]) -> None:
+    """Give every ticket its last diagnosis, as a rebuild would."""
+    connection.execute(render(f"ALTER TABLE tickets ADD COLUMN {_DIAGNOSIS}"))
+    kinds = (Kind.DIAGNOSIS.value, Kind.TICKET_REOPENED.value)
+    sql = "SELECT seq, body, previous, hash FROM entries WHERE kind IN (?, ?) ORDER BY seq"
+    found: dict[int | None, str] = {}
+    for row in connection.execute(sql, kinds).fetchall():
+        entry = entry_from(*row)
+        if entry.kind is not Kind.PURGED:
+            found[entry.ticket] = plain(diagnosis_in(entry))
+    for ticket, text in found.items():
+        connection.execute("UPDATE tickets SET diagnosis = ? WHERE id = ?", (text, ticket))
+
+
+def diagnosis_in(entry: Entry) -> str:
+    """The sentence of the diagnosis in an entry; empty in any other, or without a cause."""
+    is_named = entry.kind is Kind.DIAGNOSIS and entry.payload["cause"] not in NO_CAUSES
+    return str(entry.payload["summary"]) if is_named else ""
+
+
 # One for each version after the first. A released migration never changes.
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[Migration, ...] = (Migration(2, "tickets have their diagnosis", _keep_diagnoses),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from operator_protocols.errors import ConflictError
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import Connection, Rows, plain
 from operator_sre.store.repository import Repository, in_transaction, insert_row, marks, update_row
+from operator_sre.store.schema import diagnosis_in
 
 if TYPE_CHECKING:
     from operator_sre.store.transaction import Transaction
@@ -27,6 +28,7 @@ __all__ = [
     "assign_ticket",
     "claim_ticket",
     "close_ticket",
+    "diagnose_ticket",
     "end_ticket",
     "find_ticket",
     "grow_ticket",
@@ -44,7 +46,8 @@ __all__ = [
 
 TICKETS = (
     "SELECT tickets.id, subject, target, severity, state, summary, opened_at, changed_at,"
-    " attempts, tickets.epoch, worker, run, reason, flapping, assignee, pause FROM tickets"
+    " attempts, tickets.epoch, worker, run, reason, flapping, assignee, pause, diagnosis"
+    " FROM tickets"
 )
 _RANK = "(SELECT severity_rank FROM tickets AS last WHERE last.id = ?)"
 _BEHIND = f"(severity_rank < {_RANK} OR (severity_rank = {_RANK} AND tickets.id > ?))"
@@ -81,8 +84,10 @@ class StoredTickets(Repository):
             part = plain(text.lower())
             for special in "!%_":
                 part = part.replace(special, f"!{special}")
-            clauses.append("(lower(summary) LIKE ? ESCAPE '!' OR lower(reason) LIKE ? ESCAPE '!')")
-            values += [f"%{part}%"] * 2
+            texts = ("summary", "diagnosis", "reason")
+            matches = " OR ".join(f"lower({name}) LIKE ? ESCAPE '!'" for name in texts)
+            clauses.append(f"({matches})")
+            values += [f"%{part}%"] * len(texts)
         if after:
             clauses.append(_BEHIND)
             values += [after] * 3
@@ -192,6 +197,7 @@ def read_tickets(query: Rows, sql: str, values: Sequence[object]) -> list[Ticket
             flapping=bool(row[13]),
             assignee=row[14],
             pause=from_json(Pause, json.loads(row[15])) if row[15] else None,
+            diagnosis=row[16],
             violations=tuple(violations[row[0]]),
         )
         for row in rows
@@ -278,6 +284,11 @@ def _set_state(connection: Connection, entry: Entry, state: TicketState) -> None
     _change(connection, entry, {"state": state.value, "worker": "", "reason": reason})
 
 
+def diagnose_ticket(connection: Connection, entry: Entry) -> None:
+    """Store the diagnosis of a ticket in a sentence; none where it names no cause."""
+    update_row(connection, "tickets", entry.ticket, {"diagnosis": plain(diagnosis_in(entry))})
+
+
 def claim_ticket(connection: Connection, entry: Entry) -> None:
     """Store the worker and run of a claimed ticket."""
     columns = {name: entry.payload[name] for name in ("worker", "epoch", "attempts")}
@@ -356,5 +367,7 @@ def reopen_ticket(connection: Connection, entry: Entry) -> None:
     _set_state(connection, entry, TicketState.OPEN)
     if entry.actor.type == "user":
         resume_ticket(connection, entry)
-    _change(connection, entry, {"attempts": entry.payload["attempts"], "not_before": 0})
+    # What is broken now may have another cause.
+    columns = {"attempts": entry.payload["attempts"], "not_before": 0, "diagnosis": ""}
+    _change(connection, entry, columns)
     connection.execute("UPDATE violations SET live = 1 WHERE ticket = ?", (entry.ticket,))

@@ -29,6 +29,7 @@ from operator_sre.executor.tools.replacement import (
     State,
     open_place,
 )
+from operator_sre.ledger.redaction import Redactor
 from tests.executor.jobs import new_job
 from tests.processes.waiting import names_in
 
@@ -44,7 +45,8 @@ def files(tmp_path: Path) -> Registry:
         writable=lambda path: path.startswith(place), secret=lambda path: path.endswith(".key")
     )
     kept = Kept(tmp_path / "home" / "replaced")
-    return Registry((ReadFile(), WriteFile(rights, kept), RestoreFile(rights, kept)))
+    read = ReadFile(Redactor(bytes(32)).part, lambda path: not path.startswith(f"{tmp_path}/home/"))
+    return Registry((read, WriteFile(rights, kept), RestoreFile(rights, kept)))
 
 
 async def _call(files: Registry, tool: str, arguments: Mapping[str, Argument]) -> Result:

@@ -153,6 +153,8 @@ def test_logs_are_shown_harmless_and_followed(rigged: Home) -> None:
         Bad("lab heal nosuch", 2, r"no fault 'nosuch'\. Faults: node_kill"),
         Bad("lab heal --target moon", 2, r"no target 'moon' .*node-1"),
         Bad("lab faults nosuch", 2, r"no subject 'nosuch'\. Known subjects: .*ratelimiter"),
+        Bad("lab attach ratelimiter", 2, r"'ratelimiter' cannot be attached .*: kubernetes\."),
+        Bad("lab attach --kubeconfig /nosuch", 2, r"no kubeconfig '/nosuch'\. Name one with"),
         Bad("lab up", 2, r"Name a subject\. Rigs: .*ratelimiter"),
     ],
     ids=lambda bad: bad.line,

@@ -20,6 +20,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
 from operator_sre.faces.cli.main import main
 from operator_sre.store import open_store
+from operator_sre.store.schema import SCHEMA_VERSION
 from tests.contract.clock import HeldClock
 from tests.contract.postgres import database_in
 from tests.store.life import Estate
@@ -191,7 +192,7 @@ def test_a_no_at_the_keyboard_is_recorded(run: Run, home: Path) -> None:
 
 
 def test_a_store_of_today_needs_no_migration(run: Run, tmp_path: Path) -> None:
-    assert run("migrate").out == "Nothing to do: the store has schema 1.\n"
+    assert run("migrate").out == f"Nothing to do: the store has schema {SCHEMA_VERSION}.\n"
     assert "no store yet" in run("migrate", at=tmp_path / "nowhere").out
     assert run("migrate", "--json").json["backup"] is None
 

@@ -363,7 +363,7 @@ async def test_providers_that_cannot_be_used(build: Build, monkeypatch: pytest.M
     with pytest.raises(MissingExtraError, match=r"pydantic-ai-slim\[cohere\]"):
         await build("cohere").answer(ASK)
     monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
-    with pytest.raises(MissingExtraError, match=r"operator-sre\[agent\]"):
+    with pytest.raises(MissingExtraError, match="the extra 'agent'"):
         await build().answer(ASK)
 
 

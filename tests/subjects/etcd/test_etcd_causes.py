@@ -105,6 +105,9 @@ def test_the_cause_is_told_from_all_others(
     belief = first_belief(["b"], MEMBERS, EVERY, symptoms)
     for probe, outcome in shown.items():
         belief = belief.after(probe, "b", outcome)
-    leader, chance = belief.rank()[0]
+    ranked = belief.rank()
+    leader, _ = ranked[0]
     assert (leader.cause.name, leader.target) == (cause, "b")
-    assert chance >= SURE, [(one.cause.name, round(p, 3)) for one, p in belief.rank()[:4]]
+    # A cause may have variants that differ in what is done about them; the diagnosis is the same.
+    named = [chance for each, chance in ranked if (each.cause.name, each.target) == (cause, "b")]
+    assert sum(named) >= SURE, [(each.cause.name, round(p, 3)) for each, p in ranked[:4]]

@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, Shape] = {
     "deploy local restart": {"deployment": deployments.DeploymentView},
     "deploy local status": {"deployment": deployments.DeploymentView},
     "deploy local up": {"deployment": deployments.DeploymentView},
+    "lab attach": _RIG,
     "lab break": {"subject": str, **_HIT},
     "lab down": {"subject": str | None, "down": bool},
     "lab faults": {"faults": list[rigs.FaultView]},

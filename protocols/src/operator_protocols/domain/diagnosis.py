@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.verdict import Risk
 
-__all__ = ["Alternative", "Diagnosis", "Evidence", "Hypothesis", "Option", "RankedHypothesis"]
+__all__ = [
+    "NO_CAUSES",
+    "Alternative",
+    "Diagnosis",
+    "Evidence",
+    "Hypothesis",
+    "Option",
+    "RankedHypothesis",
+]
+
+# The causes of a diagnosis that names none: those of the built-in reasoner, and of models.
+NO_CAUSES = frozenset({"", "unexplained", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)

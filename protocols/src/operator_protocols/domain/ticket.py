@@ -49,8 +49,9 @@ class Pause:
 class Ticket:
     """The one record of a break, from the first violation to its proof or its escalation.
 
-    `flapping` when what is broken recovered and broke again several times within minutes. `pause`
-    is the last pause, also after it ended.
+    `summary` is the first finding, `diagnosis` the last diagnosis that named a cause, in a
+    sentence. `flapping` when what is broken recovered and broke again several times within minutes.
+    `pause` is the last pause, also after it ended.
     """
 
     id: int
@@ -70,6 +71,12 @@ class Ticket:
     flapping: bool = False
     assignee: str = ""
     pause: Pause | None = None
+    diagnosis: str = ""
+
+    @property
+    def title(self) -> str:
+        """The diagnosis, or the first finding before there is one."""
+        return self.diagnosis or self.summary
 
     def is_paused(self, at: datetime) -> bool:
         """Whether agents keep off it at this moment."""

@@ -254,6 +254,7 @@ def build_registry(
             writable=lambda path: app.rules().writes(path),
             secret=lambda path: app.rules().secrets.holds(path),
         ),
+        redact=lambda *texts: open_redactor(app.config).part(*texts),
         home=app.config.home,
     )
     sandbox: Sandbox

@@ -6,6 +6,7 @@ import json
 from collections import deque
 
 from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.excerpt import find_start, keep_first, note_omission
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -15,7 +16,7 @@ from operator_sre.executor.docker.engine import ANSWER_BYTES_MAX, Answer, Engine
 from operator_sre.executor.tools.docker_tool import CONTAINER, ID, DockerTool, failed_by
 from operator_sre.executor.tools.parameters import Validated
 
-__all__ = ["DockerInspect", "DockerLogs"]
+__all__ = ["DockerInspect", "DockerLogs", "Newest"]
 
 TAIL, TAIL_MAX = 100, 10_000
 LOGS_S = 30.0
@@ -121,7 +122,7 @@ class DockerLogs(DockerTool):
 
     async def act(self, engine: Engine, container: Container, given: Validated, job: Job) -> Result:
         """The lines, oldest first; it never follows."""
-        kept = _Newest(given.integer("tail"), LOGS_BYTES_MAX)
+        kept = Newest(given.integer("tail"), LOGS_BYTES_MAX)
         parameters = {
             "stdout": "true",
             "stderr": "true",
@@ -150,7 +151,7 @@ class DockerLogs(DockerTool):
         return kept.result(container)
 
 
-class _Newest:
+class Newest:
     """The newest lines within a number of lines and of bytes, bounded while it is fed."""
 
     def __init__(self, lines_max: int, bytes_max: int) -> None:
@@ -166,12 +167,13 @@ class _Newest:
         """Take the next bytes of one stream; a line counts when it is whole."""
         self.seen_bytes += len(piece)
         *whole, rest = (self._open[number] + piece).split(b"\n")
-        self._open[number] = rest[-self._bytes_max :]
+        # Of a line that is too long the beginning counts: there stand the names of its values.
+        self._open[number] = rest[: self._bytes_max + 1]
         for line in whole:
             self._add(line)
 
     def _add(self, line: bytes) -> None:
-        kept = line[-self._bytes_max :]
+        kept = keep_first(line, self._bytes_max)
         self._lines.append(kept)
         self._bytes += len(kept) + 1
         self._dropped = self._dropped or len(kept) < len(line)
@@ -179,12 +181,21 @@ class _Newest:
             self._bytes -= len(self._lines.popleft()) + 1
             self._dropped = True
 
-    def result(self, container: Container) -> Result:
-        """All that was kept."""
+    def text(self) -> str:
+        """All that was kept and that belongs to nothing older."""
         for rest in self._open.values():
             if rest:
                 self._add(rest)
-        text = b"".join(line + b"\n" for line in self._lines).decode("utf-8", "replace")
+        self._open.clear()
+        data = b"".join(line + b"\n" for line in self._lines)
+        if self._dropped or len(self._lines) >= self._lines_max:
+            start = find_start(data, inside=False)
+            data = note_omission(start).lstrip() + data[start:] if start else data
+        return data.decode("utf-8", "replace")
+
+    def result(self, container: Container) -> Result:
+        """The text with how much of it there is."""
+        text = self.text()
         return Result(
             Outcome.RAN,
             exit_code=0,

@@ -10,9 +10,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import BinaryIO, TypeAlias
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.excerpt import keep_first, note_omission
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -20,9 +22,13 @@ from operator_protocols.ports import Job
 from operator_sre.executor.tools.parameters import Validated, check_arguments
 from operator_sre.executor.tools.replacement import FILE_BYTES_MAX, Kept, State, open_place
 
-__all__ = ["ReadFile", "RestoreFile", "Rights", "WriteFile", "difference"]
+__all__ = ["ReadFile", "RedactPart", "RestoreFile", "Rights", "WriteFile", "difference"]
 
 READ_BYTES_MAX = 65_536
+# What is read around a part to redact it: the header of a table, what stands before, after.
+HEADER_BYTES_MAX, BEFORE_BYTES_MAX, AFTER_BYTES_MAX = 4096, 131_072, 65_536
+# A text without its secrets, as what stands before and after it shows them.
+RedactPart: TypeAlias = Callable[[str, str, str], str]
 PATH_CHARACTERS_MAX = 4096
 # A difference is for people to read, and is never worth more than this.
 DIFF_LINES_MAX, COMPARED_LINES_MAX = 400, 2000
@@ -53,7 +59,11 @@ class Rights:
 
 
 class ReadFile:
-    """Reads a part of a file."""
+    """Reads a part of a file.
+
+    A part is redacted here, where what stands around it can be seen: the name of a secret may
+    stand before the part.
+    """
 
     spec = ToolSpec(
         name="read_file",
@@ -86,6 +96,10 @@ class ReadFile:
         timeout_s=30.0,
     )
 
+    def __init__(self, redact: RedactPart, readable: Callable[[str], bool]) -> None:
+        self._redact = redact
+        self._readable = readable
+
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Read it. What is not text is shown by its bytes, and `binary` in the data says so."""
         given = check_arguments(self.spec, arguments)
@@ -93,10 +107,47 @@ class ReadFile:
             return given
         started = time.monotonic()
         try:
-            found = await asyncio.to_thread(_read, given)
+            found = await asyncio.to_thread(self._read, given)
         except OSError as trouble:
             found = _failure(trouble)
         return replace(found, duration_s=round(time.monotonic() - started, 4))
+
+    def _read(self, given: Validated) -> Result:
+        path, offset = given.text("path"), given.integer("offset")
+        if not self._readable(path):
+            raise OSError(
+                errno.EACCES,
+                f"{path} belongs to Operator; of its home, only the logs of targets are read here.",
+            )
+        with open_place(path) as place:
+            file = place.open()
+        with os.fdopen(file, "rb") as stream:
+            size = os.fstat(file).st_size
+            before = _read_before(stream, min(offset, size)) if offset else b""
+            if offset:
+                stream.seek(offset)
+            content = (
+                stream.read(given.integer("bytes_max")) or b""
+            )  # a file that is read while it fills
+            after = stream.read(AFTER_BYTES_MAX) or b""
+        text = _decode(content)
+        if content and (before or after):
+            text = self._redact(_decode(before), text, _decode(after))
+        return Result(
+            Outcome.RAN,
+            exit_code=0,
+            stdout=text,
+            truncated=bool(after),
+            data={
+                "path": path,
+                "size_bytes": size,
+                "offset": offset,
+                "read_bytes": len(content),
+                "end": not after,
+                "binary": b"\0" in content,
+                "sha256": hashlib.sha256(content).hexdigest() if not (offset or after) else "",
+            },
+        )
 
 
 class WriteFile:
@@ -290,35 +341,21 @@ async def _run_timed(work: Callable[[Validated], Result], given: Validated) -> R
     return replace(result, duration_s=round(time.monotonic() - started, 4))
 
 
-def _read(given: Validated) -> Result:
-    path, offset = given.text("path"), given.integer("offset")
-    with open_place(path) as place:
-        file = place.open()
-    with os.fdopen(file, "rb") as stream:
-        size = os.fstat(file).st_size
-        if offset:
-            stream.seek(offset)
-        content = (
-            stream.read(given.integer("bytes_max")) or b""
-        )  # a file that is read while it fills
-        end = not stream.read(1)
-    binary = b"\0" in content
-    whole = offset == 0 and end
-    return Result(
-        Outcome.RAN,
-        exit_code=0,
-        stdout=content.decode("utf-8", "backslashreplace"),
-        truncated=not end,
-        data={
-            "path": path,
-            "size_bytes": size,
-            "offset": offset,
-            "read_bytes": len(content),
-            "end": end,
-            "binary": binary,
-            "sha256": hashlib.sha256(content).hexdigest() if whole else "",
-        },
-    )
+def _read_before(stream: BinaryIO, offset: int) -> bytes:
+    """What stands before a part: the header of a table, then the lines before it."""
+    begin = max(0, offset - BEFORE_BYTES_MAX)
+    head = keep_first(stream.read(HEADER_BYTES_MAX), HEADER_BYTES_MAX - 1) if begin else b""
+    stream.seek(begin)
+    near = stream.read(offset - begin) or b""
+    if not begin:
+        return near
+    # The line in which this begins is no line of a table.
+    near = near[near.find(b"\n") + 1 :]
+    return head + note_omission(begin) + near
+
+
+def _decode(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")
 
 
 def _failure(trouble: OSError) -> Result:

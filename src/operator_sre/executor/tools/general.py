@@ -15,7 +15,13 @@ from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Clock, Job, Tool
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.tools.files import ReadFile, RestoreFile, Rights, WriteFile
+from operator_sre.executor.tools.files import (
+    ReadFile,
+    RedactPart,
+    RestoreFile,
+    Rights,
+    WriteFile,
+)
 from operator_sre.executor.tools.host import CheckPort, KillProcess, service_tools
 from operator_sre.executor.tools.parameters import check_arguments
 from operator_sre.executor.tools.replacement import Kept
@@ -109,11 +115,20 @@ def standard_tools(
     targets: Callable[[], Sequence[Target]],
     manages: Callable[[str], bool],
     rights: Rights,
+    redact: RedactPart,
     home: Path,
     systemctl: str = "systemctl",
 ) -> tuple[Tool, ...]:
-    """All of them. What is in `home` is the operator's own, which no tool writes."""
+    """All of them. What is in `home` is the operator's own, which no tool writes.
+
+    The files of rigs lie there too: their passwords would open the servers of a rig to any program.
+    """
     own = f"{os.path.realpath(home)}/"
+
+    def readable(path: str) -> bool:
+        logs = {os.path.realpath(target.log) for target in targets() if target.log}
+        return not (real := os.path.realpath(path)).startswith(own) or real in logs
+
     limited = Rights(
         writable=lambda path: not path.startswith(own) and rights.writable(path),
         secret=lambda path: path.startswith(own) or rights.secret(path),
@@ -123,7 +138,7 @@ def standard_tools(
         CheckPort(targets),
         *service_tools(programs, manages, systemctl=systemctl),
         KillProcess(),
-        ReadFile(),
+        ReadFile(redact, readable),
         WriteFile(limited, kept),
         RestoreFile(limited, kept),
         Wait(clock),

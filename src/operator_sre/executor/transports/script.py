@@ -14,12 +14,15 @@ from importlib import resources
 from typing import Protocol
 
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.excerpt import find_start, note_omission
 
 __all__ = ["Called", "Ear", "Hear", "Order", "Told", "Wire", "new_token", "script_of"]
 
 GRACE_S = 2.0
 # Of each stream, how much is kept in the folder of a job; a shell counts in blocks of 512 bytes.
 OUTPUT_BYTES_MAX = 100 * 1024 * 1024
+# Of what is too much, the last bytes, as the script keeps them.
+LAST_BYTES_MAX = 32_768
 BLOCK_BYTES = 512
 # What a login shell may say by itself, and what one line of a report may be long.
 NOISE_BYTES_MAX = 64 * 1024
@@ -115,7 +118,7 @@ class Ear:
         self.position = start
         self.told: Told | None = None
         self.has_gap = False
-        self.tail_bytes = 0
+        self._last = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes, whatever they are."""
@@ -164,13 +167,20 @@ class Ear:
         self._left -= len(kept)
         new = kept[self._ahead :]
         self._ahead -= len(kept) - len(new)
-        self.tail_bytes += len(tail)
         if self.has_gap:
             return
         self.position += len(new)
-        for part in (new, tail):
-            if part:
-                self._passes(self._stream, part)
+        more = self.told.more if self.told is not None else 0
+        if more <= LAST_BYTES_MAX:  # nothing is missing before these
+            new, tail = new + tail, b""
+        if new:
+            self._passes(self._stream, new)
+        if tail and len(self._last) < LAST_BYTES_MAX:
+            self._last += tail
+            if len(self._last) >= LAST_BYTES_MAX:
+                # What follows a gap may belong to what is missing.
+                last = self._last[find_start(self._last, inside=True) :]
+                self._passes(self._stream, note_omission(more - len(last)) + last)
 
 
 def _parse_report(line: bytes) -> Told | None:

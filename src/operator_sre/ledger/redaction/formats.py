@@ -208,7 +208,7 @@ TRIGGERS = (
     _STARTS
     + rb"|:AA|\dQ~|\.atlasv1\.|[MNO]\w{22,27}\.|[0-9a-f]{32}-|NRAL\b|\bs\.\w{24}|/\d{10,16}:"
     rb"|AZDO|\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2)|\{S?(?:SHA|MD5)"
-    rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}|-----BEGIN "
+    rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}|-----BEGIN |-----END "
 )
 _AWS_SECRET = Pattern(rb"[A-Za-z0-9/+]{40,}")
 AWS_SECRET_WITHIN_BYTES = 200
@@ -259,11 +259,14 @@ def find_hashes(data: bytes) -> Iterator[Finding]:
 
 
 KEY_BYTES_MAX = 32_768
+BODY_BYTES_MIN = 16
 _BEGIN = Pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _END = b"-----END"
+_ENDS = Pattern(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _LEAD = Pattern(rb"(?:\\+[nr]|[\s\"'+])*")
 _BREAKS = (b"\\n", b"\\r", b'"', b"'", b"\\")
 _BASE64 = Pattern(rb"[A-Za-z0-9+/=]{16,}")
+_BASE64_WORD = Pattern(rb"[A-Za-z0-9+/]+={0,2}")
 # The lines of a key that was cut off: nothing but base64, after headers that old formats have.
 _BODY = Pattern(
     rb"(?:[A-Z][\w-]+: [^\n]*\n)*"
@@ -274,6 +277,8 @@ _BODY = Pattern(
 def find_pem(data: bytes) -> Iterator[Finding]:
     """What stands between BEGIN and END of a private key, or what is left of it."""
     begins = list(_BEGIN.spans(data)) if b"PRIVATE KEY" in data else []
+    if b"PRIVATE KEY" in data:
+        yield from _find_pem_ends(data)
     for number, (_, end) in enumerate(begins):
         following = begins[number + 1][0] if number + 1 < len(begins) else len(data)
         limit = min(following, end + KEY_BYTES_MAX)
@@ -288,6 +293,34 @@ def find_pem(data: bytes) -> Iterator[Finding]:
             last -= 1 if data[last - 1 : last].isspace() else width
         if last > start and _BASE64.first(data, start, last):
             yield Finding(start, last, "private_key")
+
+
+def _find_pem_ends(data: bytes) -> Iterator[Finding]:
+    """The lines before an END whose BEGIN was cut away."""
+    done = 0
+    for end, after in _ENDS.spans(data):
+        limit = max(done, end - KEY_BYTES_MAX)
+        done = after
+        if _BEGIN.first(data, limit, end) is not None:
+            continue
+        body = data[limit:end].replace(b"\\n", b"\n\n").replace(b"\\r", b"\r\r")
+        first = last = len(body)
+        is_last = True
+        while first:
+            line = body.rfind(b"\n", 0, first - 1) + 1
+            text = body[line:first].strip(b" \t\r\n\"'+\\|>")
+            word = text.rpartition(b" ")[2]
+            # Whole lines are long; the last need not be, nor the first where a text was cut.
+            is_short = len(word) < BODY_BYTES_MIN and not is_last and (line or word != text)
+            if word and (is_short or not _BASE64_WORD.fits(word)):
+                break
+            is_last = is_last and not word
+            first = line
+        first += len(body[first:]) - len(body[first:].lstrip(b" \t\r\n\"'+|>"))
+        while last > first and body[last - 1] in b" \t\r\n\"'+\\|>":
+            last -= 1
+        if last > first:
+            yield Finding(limit + first, limit + last, "private_key")
 
 
 def open_pem(data: bytes) -> int | None:

@@ -33,6 +33,8 @@ _CAPITAL = Pattern(rb"[A-Z#][\w/()#-]*(?: [A-Z(#][\w/()#-]*){0,2}")
 # A line of code or prose with commas looks like CSV, but is indented, or has brackets or points.
 _LIST = Pattern(rb"[ \t].*|.*[(.)].*")
 _RULE = Pattern(rb"[\s|+:=-]+")
+# Where the middle of an output was left out, its table goes on.
+_OMITTED = Pattern(rb"\n?\[\.\.\. \d+ bytes left out \.\.\.\]\n")
 _GAP = Pattern(rb" {2,}|\t+")
 
 
@@ -127,6 +129,9 @@ def _rows(
 ) -> tuple[int, Columns | None]:
     """Read rows from `at` until a line that is none; where that is, and what holds there."""
     while at < len(data):
+        if data[at] in b"\n[" and (after := _OMITTED.at(data, at)) > 0:
+            at = after
+            continue
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
         line = data[at : min(end, at + LINE_BYTES_MAX)]

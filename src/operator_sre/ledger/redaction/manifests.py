@@ -10,7 +10,10 @@ from operator_sre.ledger.redaction.values import line_end, read_quoted
 
 __all__ = ["TRIGGERS", "Manifest", "find_compact", "find_manifest", "has_secret"]
 
-TRIGGERS = rb"kind[\"'\\]*:\s*[\"'\\]*Secret\b"
+# The type tells it as well, where the kind was cut away.
+_TYPES = rb"Opaque|kubernetes\.io/(?:tls|basic-auth|ssh-auth|dockerc\w+|service-account-token)"
+TRIGGERS = rb"kind[\"'\\]*:\s*[\"'\\]*Secret\b|\btype[\"'\\]*:\s*[\"'\\]*(?:" + _TYPES + rb")\b"
+_TYPE = Pattern(_TYPES)
 LINE_BYTES_MAX = 65_536
 DEPTHS_MAX = 64
 _KIND = Pattern(TRIGGERS)
@@ -94,7 +97,7 @@ def find_manifest(data: bytes, state: Manifest) -> Iterator[Finding]:
 def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Finding]:
     line = data[start:end].rstrip(b"\r ")
     text = line.lstrip(b" ")
-    if not text:
+    if not text or text.startswith(b"[... "):  # where bytes were left out, it may go on
         return
     indent = len(line) - len(text)
     if text.startswith(b"---"):
@@ -129,6 +132,8 @@ def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Findin
         state.kinds = {}  # not a manifest any more
     if not colon or len(state.kinds) > DEPTHS_MAX:
         return
+    if name == b"type" and _TYPE.fits(value):
+        name, value = b"kind", b"Secret"
     if name == b"kind":
         state.kinds[indent] = value
         block = state.waiting.pop(indent, None)

@@ -150,6 +150,25 @@ class Redactor:
             found = self._scan(data, before.copy())
         return _decode(data), counts
 
+    def part(self, before: str, text: str, after: str) -> str:
+        """The text without its secrets, as what stands around it shows them."""
+        return self.part_counting(before, text, after)[0]
+
+    def part_counting(self, before: str, text: str, after: str) -> tuple[str, Counter[str]]:
+        """The same, and how many secrets there were of each kind."""
+        first, data = _encode(before), _encode(text)
+        found: list[Finding] = []
+        whole = first + data + _encode(after)
+        for finding in self._scan(whole, Layout()):
+            start, end = finding.start - len(first), finding.end - len(first)
+            if start < len(data) and end > 0:
+                plain = finding.plain or whole[finding.start : finding.end]
+                place = max(start, 0), min(end, len(data))
+                found.append(Finding(*place, finding.kind, plain, finding.quote))
+        clean, counts = self.redact_counting(_decode(replace(data, found, self._key)[0]), Layout())
+        counts.update(finding.kind for finding in found)
+        return clean, counts
+
     def report(self, text: str) -> list[Finding]:
         """What would be redacted, and where, in characters of the text; not what it is."""
         data = _encode(text)
@@ -207,6 +226,8 @@ class Redactor:
 
 HELD_CHARACTERS_MAX = 65_536
 LINE_CHARACTERS_MAX = 1_048_576
+# What is searched before and after a place where such a line is cut.
+AROUND_CHARACTERS = 65_536
 
 
 class Stream:
@@ -218,27 +239,50 @@ class Stream:
         self._layout = Layout()
         self._rest = ""  # a line without its end
         self._held = ""  # whole lines whose end decides what they are
+        self._before = ""  # the end of what was passed on of the line that `_rest` goes on
 
     def feed(self, text: str) -> str:
         """Whole lines, redacted, as far as this much more of the text allows."""
         self._rest += text
+        if "\n" not in self._rest:
+            return self._cut_line() if len(self._rest) >= LINE_CHARACTERS_MAX else ""
+        last = self._end_line(self._rest.find("\n") + 1) if self._before else ""
         end = self._rest.rfind("\n") + 1
-        if not end and len(self._rest) >= LINE_CHARACTERS_MAX:
-            # No line is that long. Where there is a blank, it is the best place to cut.
-            end = self._rest.rfind(" ") + 1 or len(self._rest)
-        if not end:
-            return ""
         lines, self._rest = self._held + self._rest[:end], self._rest[end:]
         self._held = ""
         at = self._open_at(lines)
         if at is not None and len(lines) - at < HELD_CHARACTERS_MAX:
             lines, self._held = lines[:at], lines[at:]
-        return self._redact(lines)
+        return last + self._redact(lines)
 
     def end(self) -> str:
         """The redacted rest, at the end of the text."""
+        if self._before:
+            return self._end_line(len(self._rest))
         last, self._held, self._rest = self._held + self._rest, "", ""
         return self._redact(last)
+
+    def _cut_line(self) -> str:
+        """Most of a line that is too long. Where there is a blank, it is the best place to cut."""
+        held, self._held = self._held, ""
+        self._before += held[-AROUND_CHARACTERS:]
+        most = len(self._rest) - AROUND_CHARACTERS
+        return self._redact(held) + self._pass_on(self._rest.rfind(" ", 0, most) + 1 or most)
+
+    def _end_line(self, size: int) -> str:
+        """The end of a line that was cut."""
+        last = self._pass_on(size)
+        self._before = ""
+        return last
+
+    def _pass_on(self, size: int) -> str:
+        """This much of a long line, redacted as what stands before and after it shows."""
+        text, self._rest = self._rest[:size], self._rest[size:]
+        after = self._rest[:AROUND_CHARACTERS]
+        redacted, counts = self._redactor.part_counting(self._before, text, after)
+        self.counts += counts
+        self._before = (self._before + text)[-AROUND_CHARACTERS:]
+        return redacted
 
     def _redact(self, text: str) -> str:
         if not text:

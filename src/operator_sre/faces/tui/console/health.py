@@ -122,7 +122,7 @@ class HealthPage(Page):
         pairs += [("", fold.text) for fold in folded.folds]
         for ticket in subject.tickets:
             age = display.ago(ticket.opened_at, view.at)
-            words = f"{ticket.state}, {ticket.severity}, opened {age} ago: {ticket.summary}"
+            words = f"{ticket.state}, {ticket.severity}, opened {age} ago: {ticket.title}"
             pairs.append((f"ticket {ticket.id}", words))
         pairs += [("silenced", f"{silence.reason} ({silence.by})") for silence in view.silences]
         text.append(display.facts(pairs, panel.text_width))

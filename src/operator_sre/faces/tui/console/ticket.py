@@ -102,7 +102,7 @@ class TicketsPage(SearchPage):
                     display.state(ticket, now),
                     Cell(display.ago(ticket.opened_at, now), "dim"),
                     Cell(ticket.assignee or "-", "dim"),
-                    Cell(f"{ticket.subject}: {ticket.summary}"),
+                    Cell(f"{ticket.subject}: {ticket.title}"),
                 ),
             )
             for ticket in found

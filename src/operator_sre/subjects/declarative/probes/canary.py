@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.excerpt import keep_last_line
 from operator_protocols.ports import Job
 from operator_sre.subjects.declarative.commands import (
     UNREACHABLE,
@@ -71,8 +72,8 @@ class CanaryProbe:
 
 
 def _last_line(result: Result) -> str:
-    lines = (result.stderr or result.stdout).strip().splitlines()
-    return lines[-1][:100] if lines else f"exit code {result.exit_code}"
+    line = keep_last_line(result.stderr or result.stdout, 100)
+    return line or f"exit code {result.exit_code}"
 
 
 def read_canary(table: Table, folder: str) -> CanaryProbe:

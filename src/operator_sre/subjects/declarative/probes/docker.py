@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from operator_protocols.domain.excerpt import keep_last_line
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes.place import Blind, Place, down, up
 from operator_sre.subjects.declarative.probes.there import run_there
@@ -41,7 +42,7 @@ class DockerProbe:
             text = result.stderr.strip()
             if "no such container" in text.lower():
                 return down(f"there is no container {name}", state="missing")
-            raise Blind(f"docker does not answer: {text[-120:]}")
+            raise Blind(f"docker does not answer: {keep_last_line(text, 120)}")
         found = document_of(result.stdout)
         state = found.get("state") if isinstance(found, dict) else None
         if not isinstance(state, dict):

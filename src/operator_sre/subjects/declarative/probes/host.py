@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from operator_protocols.domain.excerpt import keep_last_line
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes.place import Blind, Place, down, up
 from operator_sre.subjects.declarative.probes.there import run_there
@@ -31,7 +32,7 @@ async def _read_lines(place: Place, *argv: str) -> list[str]:
     """What a command printed; Blind where it failed."""
     result = await run_there(place, *argv)
     if result.exit_code:
-        raise Blind(f"{argv[0]} failed: {result.stderr.strip()[-120:]}")
+        raise Blind(f"{argv[0]} failed: {keep_last_line(result.stderr, 120)}")
     return result.stdout.splitlines()
 
 

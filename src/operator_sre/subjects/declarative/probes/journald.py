@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from operator_protocols.domain.excerpt import keep_last_line
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.patterns import pattern_of
 from operator_sre.subjects.declarative.probes.place import Blind, Place, up
@@ -41,7 +42,7 @@ class JournalProbe:
         words += [f"--priority={self.priority}"] if self.priority else []
         result = await run_there(place, *words)
         if result.exit_code:
-            raise Blind(f"the journal cannot be read: {result.stderr.strip()[-120:]}")
+            raise Blind(f"the journal cannot be read: {keep_last_line(result.stderr, 120)}")
         lines = [line for line in result.stdout.splitlines() if line.strip()]
         if self.matches:
             wanted = pattern_of(self.matches)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.excerpt import keep_last_line
 from operator_protocols.ports import Job
 from operator_sre.subjects.declarative.commands import UNREACHABLE, locate, refusal
 from operator_sre.subjects.declarative.probes.place import Blind, Place
@@ -63,7 +64,7 @@ async def see_file(place: Place, path: str) -> FileState | None:
     if result.exit_code:
         if _MISSING.search(result.stderr):
             return None
-        raise Blind(f"the file cannot be read: {result.stderr.strip()[-100:]}")
+        raise Blind(f"the file cannot be read: {keep_last_line(result.stderr, 100)}")
     changed, size, kind = result.stdout.strip().split(" ", 2)
     return FileState(float(changed), int(size), kind.startswith("regular"))
 
@@ -72,7 +73,7 @@ async def read_end(place: Place, path: str, size_bytes: int = END_BYTES_MAX) -> 
     """The last bytes of a file."""
     result = await run_there(place, "tail", "-c", str(size_bytes), "--", path)
     if result.exit_code:
-        raise Blind(f"the file cannot be read: {result.stderr.strip()[-100:]}")
+        raise Blind(f"the file cannot be read: {keep_last_line(result.stderr, 100)}")
     return result.stdout.encode()
 
 
@@ -82,7 +83,7 @@ async def read_pid(place: Place, path: str) -> int | None:
     if result.exit_code:
         if _MISSING.search(result.stderr):
             return None
-        raise Blind(f"the pid file cannot be read: {result.stderr.strip()[-100:]}")
+        raise Blind(f"the pid file cannot be read: {keep_last_line(result.stderr, 100)}")
     words = result.stdout.split()
     if not words or not words[0].isdigit() or len(words[0]) > 9:
         raise Blind("the pid file does not hold the number of a process")
