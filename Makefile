@@ -116,6 +116,7 @@ test-system: lint
 	@.venv/bin/python -m tests.tools.pd
 	@.venv/bin/python -m tests.tools.servers
 	@.venv/bin/python -m tests.tools.kafka
+	@.venv/bin/python -m tests.tools.helm
 	@.venv/bin/python -m tests.subjects.kubernetes.rig --build
 	@echo '== tests, no skips' && OPERATOR_FORBID_SKIPS=1 \
 		.venv/bin/python -m pytest -q -m 'system or not slow' $(spread) tests $(ARGS)

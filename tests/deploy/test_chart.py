@@ -1,7 +1,7 @@
 """The Helm chart: what it renders observes only, as no special user; unsafe values are refused.
 
-A small program (`render/`) renders it with the functions of Helm; it needs Go and its public
-modules. Helm itself has not been tried.
+Helm renders it where there is one (`python -m tests.tools.helm` builds it). Elsewhere a small
+program (`render/`) does, with the functions of Helm; it needs Go and its public modules.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from operator_sre.config import PARTS
 from operator_sre.config.service import service_of
 from tests.engines.debian import CACHE
 from tests.every import every
+from tests.tools.helm import helm
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
 SOURCE = Path(__file__).parent / "render"
@@ -88,7 +89,9 @@ def test_the_pods_run_as_the_user_of_the_image() -> None:
 
 @pytest.fixture(scope="module")
 def renderer() -> Path:
-    """The program that renders a chart, built once."""
+    """Helm, or the program that renders a chart without it, built once."""
+    if (found := helm()) is not None:
+        return found
     go = shutil.which("go")
     if go is None:
         pytest.skip("needs Go to build what renders a chart")
@@ -112,9 +115,9 @@ def _render(renderer: Path, folder: Path, values: Mapping[str, object]) -> list[
     """The objects of the chart with these values; or why it refuses them."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
-    done = subprocess.run(
-        [renderer, CHART, file], capture_output=True, text=True, check=False, timeout=60
-    )
+    is_helm = renderer.name == "helm"
+    words = [renderer, "template", "shop", CHART, "--values"] if is_helm else [renderer, CHART]
+    done = subprocess.run([*words, file], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         return done.stderr
     return [found for found in yaml.safe_load_all(done.stdout) if found]
@@ -201,3 +204,19 @@ def test_values_that_cannot_work_are_refused(
     refused = _render(renderer, tmp_path, values)
     assert isinstance(refused, str), refused
     assert words in refused
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(120)
+@every("values", [{}, EVERYTHING])
+def test_helm_finds_nothing_wrong(tmp_path: Path, values: Mapping[str, object]) -> None:
+    program = helm()
+    if program is None:
+        pytest.skip("there is no Helm: python -m tests.tools.helm")
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values)))
+    words = [str(program), "lint", "--strict", str(CHART), "--values", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 chart(s) failed" in done.stdout + done.stderr

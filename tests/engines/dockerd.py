@@ -45,8 +45,8 @@ NO_BUSYBOX = "needs busybox; tests/tools/debian.sh fetches one on Debian"
 USERS = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 LABEL = "operator-tests"
 CLONE_NEWNET = 0x40000000
-# Images take their time to be removed.
-END_S_MAX = 180.0
+# The layers of an image are many files.
+END_S_MAX = 900.0
 
 
 class EngineError(AssertionError):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from operator_protocols.domain.action import SHELL, Action
 from operator_sre.ownership import distrust
 
-__all__ = ["active_venv", "found_venv", "not_ours", "shadowed_by", "warning_for", "with_venv"]
+__all__ = [
+    "active_venv",
+    "enter_venv",
+    "found_venv",
+    "not_ours",
+    "shadowed_by",
+    "warning_for",
+    "with_venv",
+]
 
 # What a virtual environment is there for; anything else with the name of a program of the system
 # would run in its place.
@@ -20,6 +31,10 @@ NAMES = (".venv", "venv", "env", "virtualenv")
 FOLDERS_MAX = 32
 PROGRAMS_MAX = 5000
 COMMAND_CHARACTERS_MAX = 16_384
+# A line that activates an environment, and goes on.
+_ACTIVATES = re.compile(
+    r"\s*(?:source|\.)\s+([\w./-]+)/bin/activate[ \t]*(?:&&|;|\n)\s*(\S.*)", re.DOTALL
+)
 _ROOT_MARKS = (".git", ".hg")
 
 _PROGRAM = re.compile(r"(python|pip)[0-9.]*")
@@ -98,6 +113,27 @@ def shadowed_by(venv: str, path: str) -> str:
         if hidden:
             return f"{venv} would shadow the system's {hidden[0]!r}."
     return ""
+
+
+def enter_venv(action: Action) -> Action:
+    """The same command inside the environment that its line activates first, where that is known.
+
+    Nothing of the environment is run to get there. Any other line stays as it is: sourcing a file
+    can do anything.
+    """
+    line = action.arguments.get("command")
+    if action.tool != SHELL or action.venv or action.target or not isinstance(line, str):
+        return action
+    found = _ACTIVATES.fullmatch(line)
+    if found is None:
+        return action
+    venv = os.path.normpath(Path(action.cwd) / found[1])
+    try:
+        if shadowed_by(venv, ":".join(sorted(_SYSTEM))) or not_ours(venv):
+            return action
+    except OSError:  # a folder that we may not look into
+        return action
+    return replace(action, arguments={"command": found[2]}, venv=venv)
 
 
 def warning_for(command: str, venv: str) -> str:

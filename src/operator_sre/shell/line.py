@@ -108,8 +108,13 @@ class _Reader(Structured):
             token = match(text, self.at)
             assert token is not None
             kind = token.lastgroup
+            after = token.end()
             if kind == "blank":
-                self.at = token.end()
+                self.at = after
+            elif kind == "bare" and simple.words and text[after : after + 1] in _AFTER_WORD:
+                simple.words.append(Word(token.group(), bare=True))  # as `_take` does
+                simple.last = (self.at, after)
+                self.at = after + 1 if text[after : after + 1] == " " else after
             elif kind == "separator":
                 self.at = token.end()
                 if token.group() == "\n":
