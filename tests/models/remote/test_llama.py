@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,6 +90,7 @@ async def _answer(
     try:
         return await model.answer(replace(ASK, left=Budget(seconds_max=seconds_max)))
     finally:
+        gc.collect()  # what is left of an answer in a reference cycle is closed here
         await model.close()
 
 

@@ -62,13 +62,14 @@ class Options:
 
     Without a `kubeconfig` it is $KUBECONFIG, the default file, or the service account of our pod;
     without a `context` the current one. With a `namespace` only that one is watched. `logs` reads
-    the logs of pods that fail.
+    the logs of pods that fail. A revision is good if it was current for `good_after_s`.
     """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
     logs: bool = True
+    good_after_s: float = 300.0
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
