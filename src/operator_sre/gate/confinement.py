@@ -108,6 +108,7 @@ def confinement_of(findings: Sequence[Finding], scene: Scene, level: Level) -> C
             return None
         return _UNLIMITED
     special = [name for name in names if name in _SPECIAL]
+    reads = tuple(dict.fromkeys(scene.reads)) if scene.reads else ()
     abilities = {ability for name in special for ability in _ABILITIES.get(name, ())}
     for name, finding in zip(names, findings, strict=True):
         texts = [word.text for word in finding.simple.words[1:]]
@@ -128,10 +129,13 @@ def confinement_of(findings: Sequence[Finding], scene: Scene, level: Level) -> C
             hosts = tuple(dict.fromkeys(local))
         else:
             hosts = None
+    if not special:
+        held = tuple(sorted(abilities)) if abilities else ()
+        return Confinement(reads=reads, hosts=None if scene.follows else hosts, abilities=held)
     clients = [name for name in special if name in _SOCKETS]
     disks = (program for name in special for program in _DISK_PROGRAMS.get(name, ()))
     return Confinement(
-        reads=tuple(dict.fromkeys(scene.reads)),
+        reads=reads,
         writes=tuple(dict.fromkeys(path for name in special for path in _OPENED.get(name, ()))),
         hosts=None if scene.follows else hosts,
         sockets=tuple(dict.fromkeys(path for name in clients for path in _SOCKETS[name])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.action import SHELL, Action
@@ -91,11 +91,11 @@ def judge(
         reversal = _add_rules(finding, policy, rules, risks)
         if reversal is not None or (finding.reason and _mark(finding.reason) not in _READING):
             reversals.add(reversal)
-    strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
+    strictest = max(rules.values(), key=_rank, default=None) if rules else None
     level = strictest.level if strictest else Level.SAFE
-    score = score_of((finding.simple for finding in findings), level=level)
+    score = score_of([finding.simple for finding in findings], level=level)
     risks.add(risk_of(score))
-    risk = max(risks, key=_RISKS.index)
+    risk = max(risks, key=_RISKS.index) if len(risks) > 1 else Risk.LOW
     if strictest is None:
         names = dict.fromkeys(
             name_of(finding.simple) for finding in findings if finding.simple.words
@@ -111,8 +111,8 @@ def judge(
         confinement = _confinement_of_question(action, script, findings) or confinement
     if policy.confines(action, level, person=person):
         confinement = policy.boundary
-    elif confinement is not None and not person:
-        confinement = replace(confinement, shown=policy.shown_files)
+    elif confinement is not None and not person and (shown := policy.shown_files) is not None:
+        confinement = replace(confinement, shown=shown)
     return Verdict(
         action=action,
         level=level,
@@ -121,14 +121,22 @@ def judge(
         explanation=why,
         policy_digest=policy.digest,
         score=max(score, SCORES[risk]),
-        reads=tuple(dict.fromkeys(scene.reads)),
-        writes=tuple(dict.fromkeys(scene.writes)),
-        network=tuple(dict.fromkeys(scene.network)),
-        sensitive=tuple(dict.fromkeys(scene.sensitive)),
+        reads=_once(scene.reads),
+        writes=_once(scene.writes),
+        network=_once(scene.network),
+        sensitive=_once(scene.sensitive),
         reversible=level is Level.SAFE or _worst(reversals),
         confinement=confinement,
         unenforced="" if confinement is not None else UNENFORCED,
     )
+
+
+def _rank(rule: Rule) -> int:
+    return _LEVELS.index(rule.level)
+
+
+def _once(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts)) if texts else ()
 
 
 def _rules_of_line(
@@ -176,6 +184,8 @@ def _add_rules(
         rules["sudo", ""] = _SUDO
     elif simple.privileged and (len(rules) > before or reason) and (spoken or mark in ("~", "!")):
         rules["sudo_change", ""] = _SUDO_CHANGE
+    if not spoken:
+        return None
     return _worst({rule.reversible for rule in spoken if rule.reversible is not None})
 
 
@@ -211,7 +221,8 @@ def _mark(reason: str) -> str:
 def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
     reaches = policy.reaches_for_person if person else policy.reaches
     anywhere = policy.book.egress.leads_anywhere(person=person)
-    return Scene(policy.secrets, reaches, anywhere, action.cwd)
+    in_venv = _VENV.fullmatch(action.venv) is not None
+    return Scene(policy.secrets, reaches, anywhere, action.cwd, venv=in_venv)
 
 
 def warm(policy: Policy) -> None:
@@ -238,7 +249,7 @@ def safer(action: Action, policy: Policy, *, person: bool = False) -> str:
     return ""
 
 
-def score_of(commands: Iterable[Simple], *, level: Level) -> int:
+def score_of(commands: Sequence[Simple], *, level: Level) -> int:
     """The sum of the weights of all words in the commands.
 
     A verb counts as the program, as a word of its own, as an option, or as a word of a program text
@@ -247,13 +258,16 @@ def score_of(commands: Iterable[Simple], *, level: Level) -> int:
     score = 0
     seen: set[int] = set()
     for simple in commands:
+        words = simple.words[:_SCORED_WORDS_MAX]
+        if len(commands) > 1:  # a command inside of another has the same words
+            words = tuple(word for word in words if id(word) not in seen)
+            seen.update(map(id, words))
         if name_of(simple) in ("sudo", "doas"):
             score += _SUDO_SCORE
-        for place, word in enumerate(simple.words[:_SCORED_WORDS_MAX]):
-            if id(word) in seen:  # a command inside of another has the same words
-                continue
-            seen.add(id(word))
-            text = word.text if place else word.text.rpartition("/")[2]
+        for word in words:
+            text = word.text
+            if "/" in text and word is simple.words[0]:
+                text = text.rpartition("/")[2]
             if " " in text:
                 score += sum(_WEIGHTS.get(verb.lower(), 0) for verb in _VERB.findall(text[:1024]))
             else:

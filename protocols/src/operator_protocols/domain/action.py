@@ -114,7 +114,8 @@ class Action:
     def command(self) -> str:
         """The command line of a shell action, or the tool call as people write it."""
         if self.tool == SHELL:
-            return shlex.join(self.argv) or str(self.arguments.get("command", ""))
+            argv = self.argv
+            return shlex.join(argv) if argv else str(self.arguments.get("command", ""))
         inside = ", ".join(f"{name}={value}" for name, value in sorted(self.arguments.items()))
         return f"{self.tool}({inside})"
 

@@ -65,6 +65,8 @@ _TAKEN_APART = (
 )
 # Where an administrator installs, and not everybody may write.
 _INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
+# The pip of a virtual environment, by its path.
+_VENV_PROGRAM = re.compile(r"(?:[\w./-]*/)?(?:\.venv|venv|env|virtualenv)/bin/pip[23]?")
 # A function of the shell that runs the line overrides those programs.
 _GIT_BEHIND = (
     "Git leaves out the programs that a repository names only where the line itself calls it by its"
@@ -93,24 +95,24 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     waiting = [(simple, False) for simple in reversed(script.commands)]
     while waiting and len(found) < COMMANDS_MAX:
         simple, inside = waiting.pop()
-        cwd = scene.cwd
-        if refused and len(found) >= CLOSE_LOOKS_MAX and name_of(simple) not in _LEADING:
+        cwd, name = scene.cwd, name_of(simple)
+        if refused and len(found) >= CLOSE_LOOKS_MAX and name not in _LEADING:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
         if not inside:
-            bears = (bears and simple.piped) or _bears_values(simple)
+            bears = (bears and simple.piped) or (name in _DESCRIBING and _bears_values(simple))
             if bears and simple.piped and not reason and _takes_apart(simple):
                 reason = _TAKEN_APART
-        if inside and not reason and name_of(simple) == "git":
+        if inside and not reason and name == "git":
             reason = _GIT_BEHIND
         refused = refused or bool(reason)
-        if inside and not reason and name_of(simple) in _SHELLS:
+        if inside and not reason and name in _SHELLS:
             reason = "~It runs a shell inside another command."
         found.append(Finding(simple, reason, cwd))
         inner = scene.inner or (_guess_commands(simple) if reason else ())
         if inner:  # it reads what its wrapper reads, as the same user
-            privileged = simple.privileged or name_of(simple) in _SUDO
+            privileged = simple.privileged or name in _SUDO
             fed = simple.piped or _is_redirected(simple)
             for command in reversed(inner):
                 piped, raised = command.piped or fed, command.privileged or privileged
@@ -131,8 +133,6 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
 
 def _bears_values(simple: Simple) -> bool:
     """True when it prints whole descriptions, where names beside values tell what is secret."""
-    if name_of(simple) not in _DESCRIBING:
-        return False
     words = [word.text for word in simple.words[1:]]
     return any(map(_WHOLE.fullmatch, words)) and not any(map(_CHOSEN.match, words))
 
@@ -196,7 +196,8 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
     for name, word in simple.assignments:
         known = simple.words and _HARMLESS_VARIABLES.fullmatch(name)
         if word.opaque or not (known and _HARMLESS_VALUE.fullmatch(word.text)):
-            return f"It sets the variable {name}, which may change what runs."
+            mark = "!" if name.startswith("PIP_") else ""  # it decides where packages come from
+            return f"{mark}It sets the variable {name}, which may change what runs."
     if not simple.words:
         return ""
     scene.fed = (simple.piped and not simple.from_line) or _is_redirected(simple)
@@ -207,6 +208,14 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
     if "/" in name:
         folder, name = posixpath.split(name)
         if folder not in _BINARIES:
+            if _VENV_PROGRAM.fullmatch(simple.words[0].text):
+                # Its own pip is known by what it installs; nothing else is known of its programs.
+                outside, scene.venv = scene.venv, True
+                pip = tables.get("pip")
+                reason = fit("pip", pip, words, scene) if pip else ""
+                scene.venv = outside
+                if reason[:1] in ("!", "~"):
+                    return reason
             return f"{folder}/{name} is not a program of the system."
         if name == "git":
             return _GIT_BEHIND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,7 +20,8 @@ class Scene:
     `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
     `inner` are commands inside of commands that are not checked yet. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
-    still be in. `follows`: an answer may lead it to any other host.
+    still be in. `follows`: an answer may lead it to any other host. `venv`: programs of Python are
+    those of a virtual environment that is known.
     """
 
     secrets: Secrets
@@ -28,6 +30,7 @@ class Scene:
     cwd: str = "/"
     fed: bool = False
     follows: bool = False
+    venv: bool = False
     earlier: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
@@ -64,11 +67,12 @@ class Scene:
             return ""
         if parts[1] == "dev" and parts[2].startswith(_ACTING):
             return f"!Opening /dev/{parts[2][:60]} can reset the machine or move a tape."
-        return (
-            self.reach(parts[2])
-            if any(fnmatchcase(pattern, parts[1]) for pattern in _HOSTS)
-            else ""
-        )
+        folder = parts[1]
+        if folder in _HOSTS or (
+            _GLOB(folder) and any(fnmatchcase(host, folder) for host in _HOSTS)
+        ):
+            return self.reach(parts[2])
+        return ""
 
     def write(self, word: Word) -> None:
         """Note that a file is written, as far as its name is known."""
@@ -82,6 +86,7 @@ class Scene:
 
 # Folders whose entries are hosts: listing one asks the host for its files.
 _HOSTS = ("net", "afs")
+_GLOB = re.compile(r"[*?\[]").search
 # Devices that act when they are opened, even to read.
 _ACTING = ("watchdog", "st0", "st1", "nst", "nvram")
 _OUTSIDE = (

@@ -171,7 +171,17 @@ def _linear(source: str) -> Expression:
 class Seen:
     """One simple command as rules see it: its options, its operands, and all other words."""
 
-    __slots__ = ("_paths", "argv", "cwd", "folder", "name", "operands", "options", "simple")
+    __slots__ = (
+        "_paths",
+        "argv",
+        "cwd",
+        "folder",
+        "name",
+        "operands",
+        "options",
+        "simple",
+        "texts",
+    )
 
     def __init__(self, simple: Simple, cwd: str) -> None:
         self.simple = simple
@@ -181,11 +191,13 @@ class Seen:
         self.options: list[str] = []
         # Each with whether it may be the value of the option before it.
         self.operands: list[tuple[str, bool]] = []
+        self.texts: list[str] = []
         self._paths: list[str] | None = None
         only_operands = after_option = False
         for text in self.argv[1:]:
             if only_operands or text[:1] != "-" or text == "-":
                 self.operands.append((text, after_option))
+                self.texts.append(text)
                 after_option = False
             elif text == "--":
                 only_operands, after_option = True, False
@@ -221,7 +233,7 @@ class Seen:
                 headers = {
                     value for option, value in pairs if option in _HEADER and _TOLD.match(value)
                 }
-            texts = [text for text, _ in self.operands if text not in headers]
+            texts = [text for text in self.texts if text not in headers]
             texts += [text.partition("=")[2] for text in self.argv[1:] if "=" in text]
             texts += [
                 redirect.word.text for redirect in self.simple.redirects if redirect.operator == "<"
@@ -241,7 +253,7 @@ class Seen:
 class Matcher:
     """A rule with its expressions compiled."""
 
-    __slots__ = ("_operand", "_paths", "_redirect", "_regex", "_subcommands", "rule")
+    __slots__ = ("_first", "_operand", "_paths", "_redirect", "_regex", "_subcommands", "rule")
 
     def __init__(self, rule: PolicyRule) -> None:
         trusted = rule.is_built_in
@@ -253,6 +265,10 @@ class Matcher:
             globs = ([translate(word) for word in words if _GLOB.search(word)] for words in choices)
             patterns = (re.compile("|".join(parts)) if parts else None for parts in globs)
             self._subcommands.append(list(zip(map(frozenset, choices), patterns, strict=True)))
+        # The words with which all of them begin: most commands hold none, and need no closer look.
+        firsts = [phrase[0] for phrase in self._subcommands]
+        known = firsts and all(pattern is None for _, pattern in firsts)
+        self._first = frozenset[str]().union(*(words for words, _ in firsts)) if known else None
         self._operand = compile_expression(rule.operand, trusted=trusted) if rule.operand else None
         self._redirect = (
             compile_expression(rule.redirect, trusted=trusted) if rule.redirect else None
@@ -263,6 +279,8 @@ class Matcher:
     def speaks(self, seen: Seen) -> bool:
         """True when all of its conditions hold; that the name fits was found out before."""
         rule, simple = self.rule, seen.simple
+        if self._first is not None and self._first.isdisjoint(seen.texts):
+            return False
         if rule.piped is not None and rule.piped is not simple.piped:
             return False
         if rule.privileged is not None and rule.privileged is not simple.privileged:
@@ -271,12 +289,15 @@ class Matcher:
             return False
         if rule.cwd and (simple.moved or seen.cwd not in rule.cwd):
             return False
+        is_safe = rule.level is Level.SAFE
+        if rule.options and not (is_safe or (seen.options and any(map(seen.has, rule.options)))):
+            return False
         rest = self._after_subcommand(seen)
         if rest is None:
             return False
-        if any(map(seen.has_exactly, rule.without)):
+        if rule.without and any(map(seen.has_exactly, rule.without)):
             return False
-        if rule.level is Level.SAFE:
+        if is_safe:
             if self._regex is not None and not self._regex.fullmatch(" ".join(seen.argv)):
                 return False
             if self._paths is not None and not all(map(self._paths.holds, seen.paths())):
@@ -285,8 +306,6 @@ class Matcher:
             if self._operand is not None:
                 return listed and all(map(self._operand.fullmatch, rest))
             return self._regex is not None or (listed and (self._paths is not None or not rest))
-        if rule.options and not any(map(seen.has, rule.options)):
-            return False
         if self._operand is not None and not any(map(self._operand.fullmatch, rest)):
             return False
         if self._paths is not None and not any(map(self._paths.holds, seen.paths())):
@@ -303,7 +322,7 @@ class Matcher:
     def _after_subcommand(self, seen: Seen) -> list[str] | None:
         """The operands behind the sub-command, or None when it is another one."""
         if not self._subcommands:
-            return [text for text, _ in seen.operands]
+            return seen.texts
         operands, strict = seen.operands, self.rule.level is Level.SAFE
         count = len(operands)
         for phrase in self._subcommands:
@@ -363,6 +382,8 @@ class Index:
                     self._wild.append((re.compile(translate(name)), rule))
                 else:
                     self._named.setdefault(name.rpartition("/")[2], []).append(rule)
+        for named in self._named.values():
+            named += self._always
         wild = "|".join(pattern.pattern for pattern, _ in self._wild)
         self._any_wild = re.compile(wild or r"(?!)")
 
@@ -372,15 +393,20 @@ class Index:
         A rule of `safe` stands against built-in rules of `review`, and against nothing else.
         """
         name = simple.words[0].text.rpartition("/")[2] if simple.words else ""
-        candidates = [*self._named.get(name, ()), *self._always]
+        candidates = self._named.get(name, self._always)
         if simple.redirects and not all(map(goes_nowhere, simple.redirects)):
-            candidates += self._redirecting
+            candidates = [*candidates, *self._redirecting]
         if self._any_wild.match(name):
-            candidates += [rule for pattern, rule in self._wild if pattern.match(name)]
+            matching = [rule for pattern, rule in self._wild if pattern.match(name)]
+            candidates = [*candidates, *matching]
         if not candidates:
             return ()
-        seen = Seen(simple, cwd)
-        found = [rule for rule in candidates if self._matcher(rule).speaks(seen)]
+        seen, matchers = Seen(simple, cwd), self._matchers
+        found = [
+            rule
+            for rule in candidates
+            if (matchers.get(rule.id) or self._matcher(rule)).speaks(seen)
+        ]
         if len(found) < 2:
             return found
         found.sort(key=lambda rule: self._places[rule.id])
