@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -12,13 +13,13 @@ import pytest
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.permit import ApprovalState, Approver, Permit
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import AuthorityError, ConfigError
 from operator_sre.app.approvals import POLL_S, escalate_requests
 from operator_sre.app.wiring import App
 from operator_sre.config import load_config
-from operator_sre.gate import Answering, LocalPermissions, Terms
+from operator_sre.gate import Answering, LocalPermissions, Terms, escalation_of
 from operator_sre.gate.authority import Role
 from operator_sre.gate.policy.difference import differences
 from operator_sre.gate.policy.load import book_of
@@ -213,3 +214,15 @@ async def test_an_address_may_be_that_of_one_recipient() -> None:
     assert [each.recipient for each in channels] == ["", "on-call", "leads"]
     assert channels[1].name.startswith("on-call-mailto-")
     assert "token" not in f"{channels}"
+
+
+async def test_a_step_is_due_when_those_before_it_had_their_time(office: Office) -> None:
+    waiting = await office.asking()
+    chain = (Approver("a", ("a",), 60.0), Approver("b", ("b",), 30.0), Approver("c", ("c",), 1.0))
+    asked = replace(office.asked(), chain=chain)
+    at = [asked.requested_at + timedelta(seconds=second) for second in (0, 59, 60, 89, 90, 9999)]
+    assert [asked.step_due(moment) for moment in at] == [0, 0, 1, 1, 2, 2]
+    late = replace(asked, expires_at=at[2])
+    assert escalation_of(late, Terms(), at[2]) is None, "what has expired is not asked again"
+    assert escalation_of(replace(asked, state=ApprovalState.APPROVED), Terms(), at[2]) is None
+    await crash(waiting)

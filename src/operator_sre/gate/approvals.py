@@ -221,12 +221,12 @@ def escalation_of(approval: Approval, terms: Terms, now: datetime) -> Draft | No
         return None
     step = approval.step_due(now)
     if step > approval.step:
-        passed, asked = approval.chain[step - 1], approval.chain[step]
+        passed, successor = approval.chain[step - 1 : step + 1]
         payload = {
             "id": approval.id,
             "reason": f"{passed.name} did not answer within {passed.wait_s / 60:g} minutes",
             "step": step,
-            "asked": asked.name,
+            "asked": successor.name,
         }
         key = f"{approval.id}/escalated/{step}"
     elif terms.escalate_s and not approval.chain and not approval.escalated:

@@ -103,9 +103,9 @@ def notice_of(
             lines.append(f"risk {approval.risk}: {approval.explanation}")
             lines.append(f"urgency: {approval.action.urgency.replace('_', ' ')}")
             step = payload.get("step", 0)
-            for asked in approval.chain[step : step + 1]:
-                recipients = frozenset({asked.name, *asked.people})
-                lines.append(f"asked: {asked.name} ({', '.join(asked.people)})")
+            for approver in approval.chain[step : step + 1]:
+                recipients = frozenset({approver.name, *approver.people})
+                lines.append(f"asked: {approver.name} ({', '.join(approver.people)})")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
             lines.append(f"because: {payload.get('reason', 'no decision in time')}")
