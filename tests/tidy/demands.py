@@ -31,7 +31,9 @@ DEMANDS = (
     ),
     Demand(
         "A script that changes nothing and reaches nowhere is a check and needs no diagnosis",
-        tests=("tests/executor/test_check_script.py::test_a_script_that_reads_needs_no_diagnosis",),
+        tests=(
+            "tests/executor/tools/test_scripts.py::test_a_script_that_reads_needs_no_diagnosis",
+        ),
     ),
     Demand(
         "Evals compare typed tools only, shell only, and both",
@@ -90,7 +92,7 @@ DEMANDS = (
     ),
     Demand(
         "`explain-failure` and `next-action` tell the truth in every state of a run",
-        tests=("tests/app/test_run_states.py::test_every_state_of_a_run_has_its_answer",),
+        tests=("tests/app/answers/test_run_states.py::test_every_state_of_a_run_has_its_answer",),
     ),
     Demand(
         "Contract 1.1.0 is spoken beside 1.0.0, to those who ask for it",
