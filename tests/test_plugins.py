@@ -56,7 +56,7 @@ def test_our_own_subject_comes_in_by_the_same_door() -> None:
 
 def test_a_stranger_is_found_without_editing_anything(install: Install) -> None:
     install(module_name="stranger_one", stranger="stranger_one:plugin")
-    ours = ["declarative", "etcd", "kafka", "kubernetes", "postgres", "ratelimiter", "tikv"]
+    ours = ["aws", "declarative", "etcd", "kafka", "kubernetes", "postgres", "ratelimiter", "tikv"]
     assert plugin_names() == sorted([*ours, "stranger"])
     assert find_plugin("stranger").sentence == "A stranger's subject."
 

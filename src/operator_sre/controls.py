@@ -112,14 +112,16 @@ class Controls:
     async def complete(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
         """The action with every argument that ticket and targets determine, or why it is invalid.
 
-        A command at a remote target is bound to the machine that answers there now.
+        A command at a remote target is bound to the machine that answers there now. A line that
+        activates a known virtual environment first runs inside of it instead.
         """
         from operator_sre.executor.tools.parameters import Invalid
         from operator_sre.executor.tools.registry import known_from
         from operator_sre.executor.transports.shells import HERE, Shells
+        from operator_sre.executor.venv import enter_venv
 
         known = known_from(ticket, self.targets(), target=action.target)
-        found = await self.registry.propose(action, known)
+        found = await self.registry.propose(enter_venv(action), known)
         if isinstance(found, Invalid):
             return found.result
         if refusal := self.refuse_unknown_target(found):

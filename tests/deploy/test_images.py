@@ -136,7 +136,7 @@ def test_only_what_is_locked_is_installed() -> None:
     assert extras is not None
     installed = set(extras[1].split(","))
     assert installed <= set(declared["optional-dependencies"])
-    assert installed >= {"kafka", "kubernetes", "postgres"}, "what the service can watch"
+    assert installed >= {"aws", "kafka", "kubernetes", "postgres"}, "what the service can watch"
     text = (FOLDER / "Dockerfile").read_text() + (FOLDER / "compose.yaml").read_text()
     versions = set(re.findall(r"operator-sre/[a-z]+:(?:\$\{OPERATOR_TAG:-)?([0-9.]+)", text))
     assert versions == {declared["version"]}

@@ -190,6 +190,10 @@ os.wait()
 PAUSE = """#!/bin/sh
 cd "$(dirname "$0")/.."
 { ls; cat /proc/sys/kernel/panic; echo 7 > /proc/sys/kernel/panic; } > rig/seen 2>&1
+for each in kernel/threads-max vm/swappiness fs/nr_open; do
+    read -r value < "/proc/sys/$each"
+    (echo "$value" > "/proc/sys/$each") 2> /dev/null && echo "$each" >> rig/writable
+done
 touch lost
 """
 
@@ -205,6 +209,7 @@ def test_a_node_sees_its_rig_alone_and_changes_no_setting_of_the_kernel(tmp_path
     subprocess.run([sys.executable, "-c", NODE, str(tmp_path)], check=True, timeout=60)
     assert (tmp_path / "rig" / "seen").read_text().split() == ["built", "rig", "10"]
     assert not (tmp_path / "lost").exists()
+    assert not (tmp_path / "rig" / "writable").exists()
     assert Path("/proc/sys/kernel/panic").read_text() == before
 
 

@@ -32,6 +32,7 @@ from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.categories import named_exit
 from operator_sre.executor.execute import Recovery
+from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Way
 
 __all__ = [
@@ -147,13 +148,13 @@ class _Announced:
 def judge_command(app: App, wanted: Wanted) -> Verdict:
     """The gate's verdict under the policy of the subject. Runs nothing and writes nothing."""
     _, controls = controls_for(app, wanted)
-    return controls.gate.judge(wanted.action, myself())
+    return controls.gate.judge(enter_venv(wanted.action), myself())
 
 
 def foresee_command(app: App, wanted: Wanted) -> Outlook:
     """What would happen. Runs nothing and writes nothing."""
     subject, controls = controls_for(app, wanted)
-    verdict = controls.gate.judge(wanted.action, myself())
+    verdict = controls.gate.judge(enter_venv(wanted.action), myself())
     surroundings = app.surroundings
     return outlook_of(controls, verdict, myself(), subject=subject, surroundings=surroundings)
 

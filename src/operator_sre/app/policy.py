@@ -19,6 +19,7 @@ from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.app.persons import by_an_agent
 from operator_sre.config import Config
 from operator_sre.enforcement import why_not_confined
+from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.authority import Grant, Role
 from operator_sre.gate.policy import PolicyRule, Rulebook, built_in
@@ -146,7 +147,7 @@ def check_command(
     """
     person = not by_an_agent() if person is None else person
     policy = policy_in_force(config)
-    action = replace(Action.shell(command), cwd=cwd)
+    action = enter_venv(replace(Action.shell(command), cwd=cwd))
     verdict = _with_enforcement(judge(action, policy, person=person))
     return replace(verdict, safer=safer(action, policy, person=person))
 
@@ -169,7 +170,7 @@ def check_lines(
             yield {"error": f"Line {number} is not a command: {error}.", "line": number}
             continue
         request = _CommandLine(decoded) if isinstance(decoded, str) else decoded
-        action = replace(Action.shell(request.command), cwd=request.cwd)
+        action = enter_venv(replace(Action.shell(request.command), cwd=request.cwd))
         yield answer_of(_with_enforcement(judge(action, policy, person=person)))
 
 

@@ -221,7 +221,8 @@ def _mark(reason: str) -> str:
 def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
     reaches = policy.reaches_for_person if person else policy.reaches
     anywhere = policy.book.egress.leads_anywhere(person=person)
-    return Scene(policy.secrets, reaches, anywhere, action.cwd)
+    in_venv = _VENV.fullmatch(action.venv) is not None
+    return Scene(policy.secrets, reaches, anywhere, action.cwd, venv=in_venv)
 
 
 def warm(policy: Policy) -> None:

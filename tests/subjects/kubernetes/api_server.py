@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -58,6 +58,9 @@ class ApiServer:
     ready: bool = True
     changes: list[Change] = field(default_factory=list)
     refuses: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    # `refuses_once` is for the next change that is kept, `meddle` is called before each.
+    refuses_once: dict[str, tuple[int, str]] = field(default_factory=dict)
+    meddle: Callable[[Change], None] | None = None
     orders: set[str] = field(default_factory=set)
     _watchers: list[tuple[str, asyncio.Queue[bytes]]] = field(default_factory=list)
     _history: deque[tuple[int, str, bytes]] = field(default_factory=lambda: deque(maxlen=_KEPT))
@@ -197,6 +200,10 @@ class ApiServer:
         try:
             if refused := self.refuses.get((change.method, change.path)):
                 raise Refusal(*refused)
+            if not change.dry and change.path in self.refuses_once:
+                raise Refusal(*self.refuses_once.pop(change.path))
+            if self.meddle is not None:
+                self.meddle(change)
             made = self._change(change)
         except Refusal as refusal:
             await _send_error(writer, refusal)
@@ -245,6 +252,9 @@ class ApiServer:
 
     def _list(self, kind: str, query: Mapping[str, str]) -> bytes:
         items = list(self.objects.get(kind, {}).values())
+        field, _, value = query.get("fieldSelector", "").partition("=")
+        if field == "spec.nodeName":
+            items = [item for item in items if item["spec"].get("nodeName") == value]
         at, limit = int(query.get("continue") or 0), int(query.get("limit") or 500)
         metadata = {"resourceVersion": str(self.version)}
         if at + limit < len(items):

@@ -20,7 +20,7 @@ def rules_of(name: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["observe", "repair"])
+@pytest.mark.parametrize("name", ["observe", "repair", "repair-nodes"])
 def test_no_role_has_a_wildcard_a_secret_or_a_way_into_a_container(name: str) -> None:
     rules = rules_of(name)
     assert rules
@@ -43,5 +43,6 @@ def test_the_observing_role_only_reads_and_covers_every_watched_resource() -> No
 
 
 def test_the_repairing_role_deletes_nothing_but_pods() -> None:
-    deleted = [rule["resources"] for rule in rules_of("repair") if "delete" in rule["verbs"]]
+    rules = [*rules_of("repair"), *rules_of("repair-nodes")]
+    deleted = [rule["resources"] for rule in rules if "delete" in rule["verbs"]]
     assert deleted == [["pods"]]

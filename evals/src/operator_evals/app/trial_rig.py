@@ -18,6 +18,7 @@ from operator_lab.rig import AnyRig
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import CheckResult
 from operator_protocols.errors import NotFoundError, OperatorError, RigError
+from operator_protocols.kit.datafiles import DataFiles
 from operator_protocols.ports import Fault, Scene
 from operator_sre.app.wiring import App
 from operator_sre.config import Config, load_config
@@ -169,6 +170,8 @@ class RigOfTrial:
         """How it is now."""
         if self._pipeline is None:
             self._pipeline = self._app.engine().pipeline
+            # The variant in the same home must not learn what the harness has seen.
+            DataFiles.keep_in(None)
         return snapshot_of(await self._pipeline.monitor.check(self.controls.subject))
 
     async def down(self) -> None:

@@ -26,10 +26,12 @@ API_PORT = 6443
 REGISTRY_PORT = 5000
 NEWNS, NEWPID, NEWNET = 0x0002_0000, 0x2000_0000, 0x4000_0000
 MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 0x1000, 0x4000, 0x4_0000, 0x10_0000
+MS_RDONLY, MS_REMOUNT = 0x1, 0x20
 PR_SET_PDEATHSIG = 1
 RELAY_BYTES = 65_536
 # Where the programs of a node write although they are configured otherwise.
 _OWN_PLACES = ("/run", "/var/lib", "/var/log")
+_SHARED_SETTINGS = ("/proc/sys/fs", "/proc/sys/kernel", "/proc/sys/vm")
 # What the kubelet demands of the whole kernel. It finds files with these values instead of the
 # settings of this machine, which would otherwise be changed for good.
 _KERNEL_SETTINGS = {
@@ -178,6 +180,10 @@ def _become_first(pause: Path, kept: Sequence[Path]) -> None:
         for place in (Path(each).resolve() for each in _OWN_PLACES):
             if place.is_dir():
                 _hide(place, [each for each in kept if each.resolve().is_relative_to(place)])
+        # What belongs to no namespace is that of this machine.
+        for folder in _SHARED_SETTINGS:
+            _mount(folder, folder, None, MS_BIND | MS_REC)
+            _mount(None, folder, None, MS_REMOUNT | MS_BIND | MS_RDONLY)
         for setting, value in _KERNEL_SETTINGS.items():
             shown = Path("/run", setting.replace("/", "-"))
             shown.write_text(f"{value}\n")

@@ -48,10 +48,12 @@ REPAIRS_READ_MAX = 100
 
 def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
     """The loops that watch and work, on this home; `stats` tell how watching goes."""
+    from operator_protocols.kit.datafiles import DataFiles
     from operator_sre.engine import LocalEngine
     from operator_sre.monitor import WatchStats
 
     known: dict[str, Controls] = {}
+    DataFiles.keep_in(app.config.home / "data-files")
 
     def controls(name: str) -> Controls:
         if name not in known:

@@ -66,6 +66,8 @@ _TAKEN_APART = (
 )
 # Where an administrator installs, and not everybody may write.
 _INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
+# The pip of a virtual environment, by its path.
+_VENV_PROGRAM = re.compile(r"(?:[\w./-]*/)?(?:\.venv|venv|env|virtualenv)/bin/pip[23]?")
 # A function of the shell that runs the line overrides those programs.
 _GIT_BEHIND = (
     "Git leaves out the programs that a repository names only where the line itself calls it by its"
@@ -197,7 +199,8 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
     for name, word in simple.assignments:
         known = simple.words and _HARMLESS_VARIABLES.fullmatch(name)
         if word.opaque or not (known and _HARMLESS_VALUE.fullmatch(word.text)):
-            return f"It sets the variable {name}, which may change what runs."
+            mark = "!" if name.startswith("PIP_") else ""  # it decides where packages come from
+            return f"{mark}It sets the variable {name}, which may change what runs."
     if not simple.words:
         return ""
     scene.fed = (simple.piped and not simple.from_line) or _is_redirected(simple)
@@ -208,6 +211,14 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
     if "/" in name:
         folder, name = posixpath.split(name)
         if folder not in _BINARIES:
+            if _VENV_PROGRAM.fullmatch(simple.words[0].text):
+                # Its own pip is known by what it installs; nothing else is known of its programs.
+                outside, scene.venv = scene.venv, True
+                pip = tables.get("pip")
+                reason = fit("pip", pip, words, scene) if pip else ""
+                scene.venv = outside
+                if reason[:1] in ("!", "~"):
+                    return reason
             return f"{folder}/{name} is not a program of the system."
         if name == "git":
             return _GIT_BEHIND

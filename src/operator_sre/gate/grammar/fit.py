@@ -32,6 +32,22 @@ _FIND_ACTS = (
 )
 _PS_TAKERS = frozenset("oOkpqtU")
 _PS_VALUED = frozenset("poOCtugGUsq")
+# What changes neither which package is installed, nor from where, nor to which place.
+_PIP = frozenset({"pip", "pip2", "pip3"})
+_PIP_OPTIONS = frozenset(
+    {
+        *("-q", "--quiet", "-v", "--verbose", "--no-color", "--no-input", "--no-cache-dir"),
+        *("--no-deps", "--disable-pip-version-check", "--require-virtualenv"),
+        *("--only-binary=:all:", "--prefer-binary", "--progress-bar=off"),
+    }
+)
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]*\])?==[0-9][A-Za-z0-9.!+_-]*"
+)
+_PINNED = (
+    "~It installs exact versions into a virtual environment, which can be undone; building a"
+    " package can run its code."
+)
 _UNKNOWN = "Some of its arguments are not known until it runs."
 # Folders that only the system itself fills.
 _SYSTEM = re.compile(r"/|/root|/var|/(?:etc|usr)(?:/.*)?")
@@ -57,6 +73,8 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         reason = _in_language(tool, words, scene)
     else:
         reason = _Fitting(name, tool, scene).all(words)
+    if reason[:1] == "!" and scene.venv and name in _PIP and _installs_pinned(words):
+        return _PINNED
     if reason or name in _SAYING:
         return reason
     # It must not look where a path asks a host or starts a device, whatever kind that is.
@@ -65,6 +83,15 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         if (near or word.text[:1] == "/") and (reason := scene.visit(word.text)):
             return reason
     return ""
+
+
+def _installs_pinned(words: Sequence[Word]) -> bool:
+    """True for `pip install` of exact versions from the configured index, and nothing else."""
+    texts = [word.text for word in words]
+    if not texts or texts[0] != "install" or any(word.opaque or word.glob for word in words):
+        return False
+    named = [text for text in texts[1:] if text not in _PIP_OPTIONS]
+    return bool(named) and all(map(_REQUIREMENT.fullmatch, named))
 
 
 def _read_again(words: Sequence[Word]) -> bool:

@@ -20,7 +20,8 @@ class Scene:
     `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
     `inner` are commands inside of commands that are not checked yet. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
-    still be in. `follows`: an answer may lead it to any other host.
+    still be in. `follows`: an answer may lead it to any other host. `venv`: programs of Python are
+    those of a virtual environment that is known.
     """
 
     secrets: Secrets
@@ -29,6 +30,7 @@ class Scene:
     cwd: str = "/"
     fed: bool = False
     follows: bool = False
+    venv: bool = False
     earlier: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
@@ -66,7 +68,9 @@ class Scene:
         if parts[1] == "dev" and parts[2].startswith(_ACTING):
             return f"!Opening /dev/{parts[2][:60]} can reset the machine or move a tape."
         folder = parts[1]
-        if folder in _HOSTS or (_GLOB(folder) and any(fnmatchcase(one, folder) for one in _HOSTS)):
+        if folder in _HOSTS or (
+            _GLOB(folder) and any(fnmatchcase(host, folder) for host in _HOSTS)
+        ):
             return self.reach(parts[2])
         return ""
 

@@ -7,6 +7,7 @@ from operator_sre.subjects.kubernetes.invariants import CLUSTER, shown_causes
 from operator_sre.subjects.kubernetes.reader import RecordReader
 from operator_sre.subjects.kubernetes.rig import rig
 from operator_sre.subjects.kubernetes.subject import KubernetesCluster
+from operator_sre.subjects.kubernetes.tools import KNOWLEDGE, kubernetes_tools
 
 __all__ = ["plugin", "reader"]
 
@@ -15,8 +16,10 @@ plugin = Plugin(
     name="kubernetes",
     sentence="Kubernetes clusters: workloads, services, volumes, nodes, control plane.",
     subject=KubernetesCluster,
-    causes=shown_causes(),
+    causes=shown_causes({each.name: each.remedies for each in KNOWLEDGE.causes}),
     rig=rig,
     attach=attach,
+    notes=KNOWLEDGE.notes,
+    tools=kubernetes_tools,
     targets=lambda _: (Target(CLUSTER, CLUSTER),),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation
 from operator_sre.subjects.kubernetes.analysis import InvariantSpec, invariant_specs
@@ -80,8 +80,8 @@ def invariants() -> tuple[KindInvariant, ...]:
     return tuple(KindInvariant(spec, _KINDS.get(spec.name, _PODS)) for spec in invariant_specs())
 
 
-def shown_causes() -> tuple[Cause, ...]:
-    """Every known cause; the reading `cause` of a target shows it."""
+def shown_causes(remedies: Mapping[str, tuple[Remedy, ...]]) -> tuple[Cause, ...]:
+    """Every known cause with its remedies; the reading `cause` of a target shows it."""
     breaks: dict[str, list[str]] = {}
     for spec in invariant_specs():
         for name in spec.causes:
@@ -93,6 +93,7 @@ def shown_causes() -> tuple[Cause, ...]:
             PRIOR,
             breaks=tuple(dict.fromkeys((*_breaks_of(breaks.get(known.name, [])), *_FOLLOWS))),
             shows={"cause": known.name},
+            remedies=remedies.get(known.name, ()),
         )
         for known in known_causes().values()
     )

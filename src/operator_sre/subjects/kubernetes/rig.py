@@ -131,7 +131,10 @@ def rig() -> RigSpec:
     if not nodes:
         processes.append(_simulator())
     processes.append(_sample(nodes))
-    options = {"kubeconfig": f"{PKI}/kubeconfig"}
+    options: dict[str, str | int | float | bool] = {
+        "kubeconfig": f"{PKI}/kubeconfig",
+        "good_after_s": 30.0,
+    }
     note = f"Nodes and pods are simulated, so that no container runs: {why}." if why else ""
     return RigSpec("kubernetes", tuple(processes), options=options, builds="kubernetes", note=note)
 

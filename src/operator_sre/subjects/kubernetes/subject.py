@@ -62,13 +62,14 @@ class Options:
 
     Without a `kubeconfig` it is $KUBECONFIG, the default file, or the service account of our pod;
     without a `context` the current one. With a `namespace` only that one is watched. `logs` reads
-    the logs of pods that fail.
+    the logs of pods that fail. A revision is good if it was current for `good_after_s`.
     """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
     logs: bool = True
+    good_after_s: float = 300.0
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
@@ -133,10 +134,7 @@ class KubernetesCluster(BaseSubject):
         if problem and not self.store.listed:
             self._parts = ()
             return self.observation([*whole, *strange])
-        return self.observation([*whole, *strange, *await self._see_parts()])
-
-    async def _see_parts(self) -> Iterator[Seen]:
-        """Everything in the store, with the logs of what fails."""
+        # Everything in the store, with the logs of what fails.
         now = self.settings.clock.now()
         self.store.expire("event", self.settings.clock.monotonic() - EVENTS_KEPT_S)
         symptoms = find_symptoms(self.store, now, self.logs.lines())
@@ -155,7 +153,7 @@ class KubernetesCluster(BaseSubject):
             self._found = found
             self._note_change()
         explained = explain(self.store, symptoms, now, self.logs.lines())
-        return self._see(symptoms, explained)
+        return self.observation([*whole, *strange, *self._see(symptoms, explained)])
 
     def _note_change(self) -> None:
         self._stirred_at = self.settings.clock.monotonic()

@@ -31,6 +31,7 @@ _SETTINGS = {
     "DISKS_MEMORY": "3200m",
     "LOAD_PER_S": "200",
     "LOAD_THREADS": "8",
+    "LOAD_WORKLOAD": "mixed",
 }
 
 

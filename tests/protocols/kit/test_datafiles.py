@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from operator_protocols.kit.datafiles import DataFiles
+from operator_protocols.kit.datafiles import KEPT_EVERY, DataFiles
 
 
 @pytest.fixture
@@ -79,6 +83,86 @@ def test_what_one_observer_saw_another_knows(place: Path) -> None:
     monitor.compare(str(place), place, works=True)
     _cut(place)
     assert agent.compare(str(place), place, works=False) is False
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which what was seen is kept, until the test is over."""
+    DataFiles.keep_in(tmp_path / "kept")
+    yield tmp_path / "kept"
+    DataFiles.keep_in(None)
+
+
+def _restart(monkeypatch: pytest.MonkeyPatch) -> DataFiles:
+    """What another process knows, which has seen nothing itself."""
+    for name in ("_marks", "_latest", "_written"):
+        monkeypatch.setattr(DataFiles, name, {})
+    return DataFiles(["wal/*.wal"], ["db"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "intact"),
+    [(_empty, False), (_cut, False), (_restore, False), (_write_on, True), (_purge, True)],
+)
+def test_what_was_seen_outlives_the_process(
+    place: Path,
+    memory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[Path], None],
+    intact: bool,
+) -> None:
+    files = _restart(monkeypatch)
+    for _ in range(2):
+        files.compare("kept", place, works=True)
+    damage(place)
+    assert _restart(monkeypatch).compare("kept", place, works=False) is intact
+    assert _restart(monkeypatch).compare("another", place, works=False) is None
+    assert [oct(memory.stat().st_mode)[-3:], len(list(memory.iterdir()))] == ["700", 1]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 90), min_size=1, max_size=60),
+    left=st.integers(0, 200),
+    other=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_memory_calls_nothing_intact_that_it_did_not_see_so_long(
+    sizes: list[int],
+    left: int,
+    other: bool,
+) -> None:
+    """What was written down may be some checks old; what is shorter than that is never intact."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        place, log = Path(name) / "data", Path(name) / "data" / "wal" / "1.wal"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(b"")
+        patch.setattr(DataFiles, "_folder", Path(name) / "kept")
+        files, seen = _restart(patch), []
+        for size in (0, *sizes):
+            with log.open("ab") as file:
+                file.write(b"x" * size)
+            seen.append(log.stat().st_size)
+            files.compare("kept", place, works=True)
+        if other:
+            shutil.copyfile(log, log.with_suffix(".copy"))
+            log.with_suffix(".copy").replace(log)
+        os.truncate(log, left)
+        found = _restart(patch).compare("kept", place, works=False)
+        assert found is False or (not other and left >= seen[max(0, len(seen) - 2 - KEPT_EVERY)])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", '{"name": "kept"}', '{"name": "x", "logs": {}, "others": {}}']
+)
+def test_a_damaged_memory_knows_nothing(
+    place: Path, memory: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    files = _restart(monkeypatch)
+    for _ in range(2):
+        files.compare("kept", place, works=True)
+    (file,) = memory.iterdir()
+    file.write_text(text)
+    assert _restart(monkeypatch).compare("kept", place, works=False) is None
 
 
 def test_a_check_during_which_it_stopped_does_not_count(place: Path) -> None:
