@@ -201,7 +201,8 @@ _HASH = Pattern(
     rb"\$(?:1|5|6|7|y|gy|apr1)\$[^$\s:\"']{1,40}\$[\w./$]{16,}|\$2[abxy]?\$\d\d\$[\w./]{50,}"
     rb"|\$argon2(?:id|i|d)\$v=\d+\$[\w=,]+\$[\w+/=]+\$[\w+/=]+"
     rb"|\{(?:S?SHA\d{0,3}|S?MD5|CRYPT|PBKDF2[\w-]*)\}[\w+/=$.]{12,}"
-    rb"|\bgrub\.pbkdf2\.sha\d+\.\d+\.[0-9A-F.]{64,}|\bpbkdf2[_:]sha\d+[$:]\d+\$[^$\s]+\$[\w+/=]{16,}"
+    rb"|\bgrub\.pbkdf2\.sha\d+\.\d+\.[0-9A-F.]{64,}"
+    rb"|\bpbkdf2[_:]sha\d+[$:]\d+\$[^$\s]+\$[\w+/=]{16,}"
     rb"|SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=:]+|\*[0-9A-F]{40}\b"
 )
 TRIGGERS = (
