@@ -128,7 +128,8 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
         paid = {"reasoning": "so", "calls": [], "spent": to_json(spent)}
         await store.journal.append(Draft(kind, paid, ticket=1, run=claimed.run))
     for cause, summary in (("process_dead", "node-1: it is not running \ud800"), ("unknown", "?")):
-        found = {"cause": cause, "summary": summary}
+        found = {"cause": cause, "target": "node-1", "summary": summary, "confidence": 0.5}
+        found |= {"evidence": [], "alternatives": [], "options": [], "choice": "none", "why": "?"}
         of = claimed.id if cause != "unknown" else 2
         await store.journal.append(Draft(Kind.DIAGNOSIS, found, ticket=of, run=claimed.run))
     gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")
