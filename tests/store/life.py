@@ -115,7 +115,11 @@ async def _awaited(act: Callable[[Store], Awaitable[object]], store: Store) -> N
 
 
 _BARE: dict[str, object] = {
-    **{"evidence": [], "alternatives": [], "options": [], "choice": "", "why": ""},
+    "evidence": [],
+    "alternatives": [],
+    "options": [],
+    "choice": "",
+    "why": "",
     "confidence": 0.9,
 }
 
