@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from operator_lab.load_clients import Reply, RoutedRequests
+from operator_protocols.domain.rig import LoadClient
 from operator_sre.subjects.tikv import STORY, plugin
 from operator_sre.subjects.tikv.load import RegionReads
 from operator_sre.subjects.tikv.rig import LOAD_PER_S
@@ -107,6 +108,8 @@ async def test_regions_that_nobody_serves_are_late_and_a_dead_member_is_passed_o
 
 
 def test_the_rig_has_traffic_and_the_demo_words_for_every_chapter() -> None:
+    client: LoadClient = RegionReads(HOST, [1])
+    assert client is not None
     assert LOAD_PER_S > 0
     assert plugin.story is STORY
     assert set(STORY) == {"cluster", "watch", "fault", "detection", "remedy", "proof"}
