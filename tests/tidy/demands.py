@@ -45,7 +45,11 @@ DEMANDS = (
     ),
     Demand(
         "The TiKV demo has traffic and texts that fit TiKV, from end to end",
-        absent=("tests/e2e/test_tikv_demo.py::test_the_tikv_demo_repairs_a_killed_store",),
+        tests=(
+            "tests/e2e/test_tikv_demo.py::test_the_tikv_demo_repairs_a_killed_store",
+            "tests/subjects/tikv/test_tikv_load.py"
+            "::test_the_rig_has_traffic_and_the_demo_words_for_every_chapter",
+        ),
     ),
     Demand(
         "The thresholds of TiKV are those of its operators, and settings",
