@@ -119,7 +119,7 @@ class ClusterCall(Call):
         found: Object = json.loads(text)
         if found["metadata"].get("deletionTimestamp"):
             raise RefusedCall(f"{name} is being deleted.")
-        return {"kind": kind, **found}
+        return {**found, "kind": kind}
 
     async def list(
         self, kind: str, namespace: str, query: Mapping[str, str] = NO_QUERY
