@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,34 @@ async def test_an_agent_thinks_again_after_another_change(shop: Workshop) -> Non
     assert LATE in record.result.data
     assert (record.refused_by, len(permits)) == (RefusedBy.EXECUTOR, 1)
     assert shop.mend.calls == []
+
+
+@dataclass
+class _Waited:
+    """Turns of which each came at once, or after another change."""
+
+    late: bool
+
+    async def free(self) -> bool:
+        return self.late
+
+
+@pytest.mark.parametrize(
+    ("late", "busy", "acts"),
+    [
+        (False, WhenBusy.RETHINK, True),
+        (True, WhenBusy.WAIT, True),
+        (True, WhenBusy.RETHINK, False),
+        (True, WhenBusy.REFUSE, True),
+    ],
+)
+async def test_only_an_agent_that_waited_for_its_turn_thinks_again(
+    shop: Workshop, late: bool, busy: WhenBusy, acts: bool
+) -> None:
+    turns: Any = _Waited(late)
+    record = await act(replace(shop.controls("shop"), turns=turns), _request(busy))
+    assert (LATE in record.result.data, bool(shop.mend.calls)) == (not acts, acts)
+    assert len(shop.entries(Kind.PERMIT_MINTED)) == acts
 
 
 async def test_what_the_requester_screens_out_asks_for_no_permit(shop: Workshop) -> None:

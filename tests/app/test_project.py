@@ -23,6 +23,7 @@ from operator_sre.app.project import (
     why_unreached,
 )
 from operator_sre.app.secrets import set_secret
+from operator_sre.config import TABLES
 from operator_sre.contract.messages import ValidationIssue
 from tests.app.home import SUBJECTS, opened
 from tests.contract.servers import unused_port
@@ -133,3 +134,16 @@ def test_a_key_is_found_by_its_line() -> None:
     text = '# mood = 1\nmode = "observe"\nmood = 2\n[tables.x]\nmood = 3\n'
     assert (line_of(text, "mood"), line_of(text, "tables"), line_of(text, "none")) == (3, 4, 0)
     assert len(FURTHER_CHECKS) == len(set(FURTHER_CHECKS))
+
+
+def test_every_table_that_a_start_accepts_is_known_to_the_validation(tmp_path: Path) -> None:
+    folder, home = tmp_path / "shop", str(tmp_path / "home")
+    init_project(folder)
+    toml = folder / "operator.toml"
+    given = toml.read_text()
+    for table in TABLES:
+        toml.write_text(f"{given}\n[{table}]\n")
+        assert not [one for one in issues(folder, home=home) if "is not a setting" in one.message]
+    toml.write_text(f'{given}\n[service]\nparts = ["wbe"]\n')
+    (found,) = issues(folder, home=home)
+    assert "'parts' of [service]" in found.message

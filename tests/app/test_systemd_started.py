@@ -34,6 +34,21 @@ done
 SETTINGS = 'interval_s = 1\nhome = "{home}"\n[service]\nparts = ["monitor", "agent"]\n'
 WATCHDOG = "WatchdogSec=60"
 SHORT_WATCHDOG_S = 6
+# The manager of an account, as a login starts it.
+MANAGER = """\
+[Unit]
+DefaultDependencies=no
+[Service]
+Type=notify
+User=daemon
+Delegate=yes
+RuntimeDirectory=user-daemon
+RuntimeDirectoryMode=0700
+Environment=XDG_RUNTIME_DIR=/run/user-daemon HOME=/srv/shop
+Environment=SYSTEMD_UNIT_PATH=/srv/shop/units SYSTEMD_GENERATOR_PATH=/run/none
+ExecStart=/lib/systemd/systemd --user --unit=basic.target
+"""
+TARGETS = ("basic.target", "shutdown.target", "default.target")
 
 
 @dataclass
@@ -86,10 +101,14 @@ def installed(tmp_path: Path) -> Iterator[Installed]:
         .replace("Type=notify", "Type=oneshot")
         .replace("service run", f"exec -- {SAFE}\nExecStart=/bin/sh /srv/shop/probe.sh"),
     }
-    python = Path(sys.base_prefix)
-    shared = [ROOT, *([] if python == Path("/usr") else [python])]
-    with running_systemd(tmp_path, units, shared=shared, writable=folders) as systemd:
+    with running_systemd(tmp_path, units, shared=_shared(), writable=folders) as systemd:
         yield Installed(systemd, project, home, folders[str(project)])
+
+
+def _shared() -> list[Path]:
+    """Where the command and its Python are."""
+    python = Path(sys.base_prefix)
+    return [ROOT, *([] if python == Path("/usr") else [python])]
 
 
 def test_it_is_ready_once_its_parts_run_and_reloads_without_a_restart(
@@ -142,3 +161,29 @@ def test_commands_are_confined_within_the_sandbox_and_leave_the_machine_alone(
     refused = {line.split()[1] for line in journal.splitlines() if line.startswith("refused ")}
     assert refused == {"/etc/x", "/usr/x", "/srv/x", "/srv/shop/x"}
     assert "0000000000000000" in journal, "no capability is left"
+
+
+def test_the_unit_of_an_account_starts_and_stops_under_its_manager(tmp_path: Path) -> None:
+    if " " in str(ROOT):
+        pytest.skip("a unit cannot name a directory with a space")
+    project = tmp_path / "shop"
+    (project / "units").mkdir(parents=True)
+    (project / "operator.toml").touch()
+    text = unit_text(program=OPERATOR, folder=Path("/srv/shop"), home=Path("/srv/shop/home"))
+    texts = {UNIT: text, **dict.fromkeys(TARGETS, "[Unit]\nDefaultDependencies=no\n")}
+    for name, unit in texts.items():
+        (project / "units" / name).write_text(unit)
+    if os.geteuid() == 0:
+        for path in (project, *project.rglob("*")):
+            shutil.chown(path, ACCOUNT, ACCOUNT)
+    units, writable = {"manager.service": MANAGER}, {"/srv/shop": project}
+    with running_systemd(tmp_path, units, shared=_shared(), writable=writable) as systemd:
+        account = ("setpriv", f"--reuid={ACCOUNT}", f"--regid={ACCOUNT}", "--clear-groups")
+        own = ("env", "XDG_RUNTIME_DIR=/run/user-daemon", *account, "systemctl", "--user")
+        assert systemd.run("systemctl", "start", "manager.service") == ""
+        assert systemd.run(*own, "start", UNIT) == ""
+        shown = systemd.run(*own, "show", "--value", "--property=StatusText", UNIT)
+        assert shown.strip() == "monitor running, agent running"
+        assert systemd.run(*own, "stop", UNIT) == ""
+        shown = systemd.run(*own, "show", "--value", "--property=Result", UNIT)
+        assert shown.strip() == "success"

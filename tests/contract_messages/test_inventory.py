@@ -50,8 +50,8 @@ PROMISES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "9 no secret is told, and the sentence around it is": (
         (INVARIANTS, "test_9_"),
-        ("app/test_answer_texts.py", "test_no_secret_of_a_run_is_told"),
-        ("app/test_answer_texts.py", "test_a_secret_in_a_question_is_not_told_back"),
+        ("app/answers/test_answer_texts.py", "test_no_secret_of_a_run_is_told"),
+        ("app/answers/test_answer_texts.py", "test_a_secret_in_a_question_is_not_told_back"),
     ),
     "10 a tool proposes, and only people confirm": (
         ("faces/mcp/test_tools.py", "test_no_tool_decides_anything"),
@@ -66,13 +66,13 @@ PROMISES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "12 fields of later versions are not lost": ((INVARIANTS, "test_12_"),),
     "denials come from the records of decisions": (
-        ("app/test_answers.py", "test_what_the_policy_blocks_fails_a_run"),
+        ("app/answers/test_answers.py", "test_what_the_policy_blocks_fails_a_run"),
         ("contract_messages/test_accounts.py", "test_a_denial_is_what_was_judged"),
     ),
     "what is allowed is never explained as denied": (
         ("e2e/test_denied_or_not.py", "test_what_runs_or_is_asked_about"),
         ("faces/cli/test_questions.py", "test_what_is_allowed_is_never_explained"),
-        ("app/test_answers.py", "test_what_was_refused_for_another_reason_is_no_denial"),
+        ("app/answers/test_answers.py", "test_what_was_refused_for_another_reason_is_no_denial"),
     ),
     "every category and next action is reached": (
         ("e2e/test_every_category.py", "test_no_category_and_no_next_action_is_without"),
@@ -104,7 +104,7 @@ PROMISES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ledger/redaction/test_ordinary.py", "test_at_most_one_line_in_1000_changes"),
     ),
     "what an answer costs does not grow with the ledger": (
-        ("app/test_answer_lookups.py", "test_no_question_about_a_run_walks"),
+        ("app/answers/test_answer_lookups.py", "test_no_question_about_a_run_walks"),
     ),
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from operator_sre.operations import all_operations
+from operator_sre.operations.documents import LOCAL_COMMANDS
 from tests.faces.cli.tree import Parameter, Verb, global_options, own_sentences, verbs
 
 __all__ = ["CONTENTS", "DOCUMENT", "FIRST", "contents", "reference"]
@@ -20,7 +21,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 FIRST = "## Reference\n"
 CONTENTS = Path(__file__).parents[2] / "src" / "operator_sre" / "faces" / "cli" / "contents.py"
 TABLE = "SENTENCES = {\n"
-LOCAL = {operation.name: operation.local for operation in all_operations()}
+LOCAL = {**LOCAL_COMMANDS, **{each.name: each.local for each in all_operations()}}
 EXAMPLES = {operation.name: operation.examples for operation in all_operations()}
 
 

@@ -13,8 +13,10 @@ from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.grammar.compile import FOLDER, examples, sources, tables_in
 from operator_sre.gate.judge import risk_of, score_of
+from operator_sre.shell.line import parse
 from tests.every import every, expect_each
 from tests.gate.cases import BLOCKED, NOT_SAFE, SAFE, SECRETS
+from tests.gate.policy.writing import book
 
 POLICY = Policy()
 TABLES = sorted((FOLDER / "tools").glob("*.yaml"))
@@ -105,6 +107,25 @@ def test_the_scale_is_one_scale() -> None:
         *(Risk.LOW, Risk.LOW, Risk.MEDIUM, Risk.MEDIUM, Risk.HIGH, Risk.HIGH)
     ]
     assert score_of((), level=Level.BLOCKED) == 50
+
+
+def test_each_verb_in_a_program_text_counts_as_far_as_the_text_is_read() -> None:
+    def score(command: str) -> int:
+        return score_of(parse(command).commands, level=Level.SAFE)
+
+    assert score("psql -c 'DROP TABLE a; delete from b; select 1'") == 40
+    assert score("psql -c 'select name from formats'") == 0
+    assert score(f"psql -c '{'x ' * 510}drop'") == 20
+    assert score(f"psql -c '{'x ' * 600}drop'") == 0
+
+
+def test_a_rule_of_the_policy_holds_for_a_command_that_only_reads() -> None:
+    rule = {"id": "disks", "why": "It wakes the disks.", "command": "df", "match": ["df -h"]}
+    policy = Policy(book=book(review=[rule]))
+    assert judge(Action.shell("df -h"), Policy(), person=True).level is Level.SAFE
+    verdict = judge(Action.shell("df -h"), policy, person=True)
+    assert verdict.level is Level.REVIEW
+    assert [rule.id for rule in verdict.rules] == ["disks"]
 
 
 def test_what_would_be_touched_is_told() -> None:

@@ -35,7 +35,9 @@ def _verdict(policy: Policy, tool: str, **arguments: Argument) -> Verdict:
     assert verdict == judge_tool(Action(tool, arguments), policy)
     assert verdict.level is max(rule.level for rule in verdict.rules)
     assert verdict.score == SCORES[verdict.risk]
-    assert verdict.explanation.endswith(".")
+    own, strictest = verdict.rules[0], max(verdict.rules, key=lambda rule: rule.level)
+    why = "" if strictest.level is own.level else f"{strictest.justification} "
+    assert verdict.explanation == f"{why}{own.justification}"
     return verdict
 
 
@@ -130,7 +132,9 @@ def test_what_is_denied_wins_over_what_is_allowed() -> None:
     policy = _policy(services={"allow": ["ssh", "shop"], "deny": []})
     assert _verdict(policy, "host_service_start", service="shop").level is Level.REVIEW
     assert _verdict(policy, "host_service_start", service="ssh").level is Level.BLOCKED
-    assert _verdict(policy, "host_service_start", service="nginx").level is Level.BLOCKED
+    other = _verdict(policy, "host_service_start", service="nginx")
+    assert other.level is Level.BLOCKED
+    assert "The policy allows: ssh, shop." in other.explanation
 
 
 @pytest.mark.parametrize(

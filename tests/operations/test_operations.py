@@ -22,6 +22,7 @@ from operator_sre.faces.cli.main import command_line
 from operator_sre.faces.cli.noun import command_of
 from operator_sre.faces.mcp.tools import TOOLS
 from operator_sre.operations import NOUNS, all_operations, operations_of
+from operator_sre.operations.documents import DOCUMENTS, LOCAL_COMMANDS
 from operator_sre.operations.operation import (
     ENVELOPE,
     Effect,
@@ -77,6 +78,8 @@ def test_the_function_of_an_operation_takes_what_its_request_has(operation: Oper
         assert given <= {one.name for one in parameters}, dotted
         needed = {one.name for one in parameters if one.default is inspect.Parameter.empty}
         more = {"tell"} if operation.live and dotted == operation.call else set()
+        if operation.counted and dotted == operation.call:
+            more.add("progress")
         if operation.question and dotted == operation.call:
             assert "agreed" in needed, "what was agreed to has to be compared"
             more.add("agreed")
@@ -134,6 +137,12 @@ def test_every_noun_of_operations_is_a_noun_of_the_command_line() -> None:
         assert places == {module.replace("-", "_")}
 
 
+def test_a_command_without_an_operation_beside_operations_says_why() -> None:
+    own = {one.name for one in all_operations()}
+    commands = {name for name in DOCUMENTS if name.partition(" ")[0] in ("hub", "secrets", "store")}
+    assert commands - own == {*LOCAL_COMMANDS}
+
+
 def test_no_tool_that_is_derived_decides_or_changes() -> None:
     derived = [one for one in OPERATIONS if one.tool]
     assert {one.tool.name for one in derived if one.tool} <= set(TOOLS)
@@ -151,6 +160,8 @@ def test_no_tool_that_is_derived_decides_or_changes() -> None:
         {"local": Local.FILES, "route": Route("GET", "/v1/x", "x")},
         {"local": Local.FILES, "tool": Tool("x", "X", "X.")},
         {"opens": "settings", "route": Route("GET", "/v1/x", "x")},
+        {"each": True, "route": Route("GET", "/v1/x", "x")},
+        {"each": True},
     ],
 )
 def test_a_declaration_that_gives_away_too_much_is_refused(more: dict[str, object]) -> None:

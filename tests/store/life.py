@@ -114,6 +114,16 @@ async def _awaited(act: Callable[[Store], Awaitable[object]], store: Store) -> N
     await act(store)
 
 
+_BARE: dict[str, object] = {
+    "evidence": [],
+    "alternatives": [],
+    "options": [],
+    "choice": "",
+    "why": "",
+    "confidence": 0.9,
+}
+
+
 async def live_through_everything(store: Store, clock: HeldClock) -> None:
     """Tickets of every end, runs, permits, commands, approvals, patterns and telemetry."""
     first = await store.tickets.open([violation("node-1"), violation("node-2")])
@@ -128,7 +138,7 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
         paid = {"reasoning": "so", "calls": [], "spent": to_json(spent)}
         await store.journal.append(Draft(kind, paid, ticket=1, run=claimed.run))
     for cause, summary in (("process_dead", "node-1: it is not running \ud800"), ("unknown", "?")):
-        found = {"cause": cause, "summary": summary}
+        found = {**_BARE, "cause": cause, "summary": summary}
         of = claimed.id if cause != "unknown" else 2
         await store.journal.append(Draft(Kind.DIAGNOSIS, found, ticket=of, run=claimed.run))
     gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")

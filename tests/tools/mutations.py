@@ -4,7 +4,8 @@
 
 A mutation that no test notices survives: it shows code without effect, or a promise without a
 test. The sample is drawn from each area by the seed, so that a figure can be measured again. The
-tests are collected once; each mutation replaces one function in a process forked for it.
+tests are collected once, and run once to see which of them call which function. Each mutation
+replaces one function in a process forked for it, and the tests that call it run, the fastest first.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import ast
 import contextlib
 import copy
 import inspect
+import json
 import os
 import random
 import resource
 import signal
 import sys
+import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,8 +30,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType
-from typing import Any, cast
+from types import CodeType, FrameType
+from typing import IO, Any, cast
 
 import pytest
 
@@ -56,7 +60,7 @@ AREAS = (
         (
             *("tests/gate/test_judge.py", "tests/gate/test_typed.py", "tests/gate/test_foresee.py"),
             *("tests/gate/test_surroundings.py", "tests/gate/test_confinement.py"),
-            "tests/gate/policy",
+            *("tests/gate/test_boundary.py", "tests/gate/policy"),
         ),
     ),
     Area(
@@ -261,14 +265,21 @@ class _Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         possible, sample = _draw(self.area, self.seed, self.sample)
-        if (usual := _try(session, None)) != "survived":
+        with tempfile.TemporaryFile("w+") as record:
+            usual = _try(session.items, None, record)
+            record.seek(0)
+            calls = json.loads(record.read() or "{}")
+        if usual != "survived":
             _tell(f"{self.area.name}: without a mutation the tests are {usual}")
             return True
         found: Counter[str] = Counter()
         for mutation in sample:
             if time.monotonic() > self.until:
                 break
-            outcome = _try(session, mutation)
+            name = f"{mutation.module} {mutation.function}"
+            items = [item for item in session.items if name in calls[item.nodeid]["calls"]]
+            items.sort(key=lambda item: calls[item.nodeid]["seconds"])
+            outcome = _try(items, mutation)
             found[outcome] += 1
             if outcome != "killed":
                 place = f"{mutation.module}:{mutation.line} {mutation.function}"
@@ -277,22 +288,32 @@ class _Trials:
         return True
 
 
-def _try(session: pytest.Session, mutation: Mutation | None) -> str:
+def _try(items: list[pytest.Item], mutation: Mutation | None, record: IO[str] | None = None) -> str:
     """What the tests say of a mutation: killed, survived or timed out."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S_MAX, CPU_S_MAX))
+        cpu_s = CPU_S_MAX if record is None else CPU_S_MAX * 10
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         try:
             if mutation is not None:
                 apply(mutation)
-            for item, following in pairwise([*session.items, None]):
-                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if session.testsfailed:
+            calls = {}
+            for item, following in pairwise([*items, None]):
+                assert item is not None
+                began = time.process_time()
+                with _calls_in(SOURCE, wanted=record is not None) as called:
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                seconds = time.process_time() - began
+                calls[item.nodeid] = {"calls": sorted(called), "seconds": seconds}
+                if item.session.testsfailed:
                     os._exit(KILLED)
+            if record is not None:
+                json.dump(calls, record)
+                record.flush()
             os._exit(0)
         finally:
             os._exit(KILLED)
@@ -300,6 +321,30 @@ def _try(session: pytest.Session, mutation: Mutation | None) -> str:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what the tests of a wrong program left
     return {0: "survived", KILLED: "killed"}.get(os.waitstatus_to_exitcode(status), "timed out")
+
+
+@contextlib.contextmanager
+def _calls_in(folder: Path, *, wanted: bool) -> Iterator[set[str]]:
+    """Gather which functions of a folder are called, each as `MODULE NAME`, where it is wanted."""
+    seen: set[CodeType] = set()
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            seen.add(frame.f_code)
+
+    called: set[str] = set()
+    if wanted:
+        threading.setprofile(look)
+        sys.setprofile(look)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        for code in seen:
+            if code.co_filename.startswith(f"{folder}/"):
+                module = code.co_filename.removeprefix(f"{folder}/")
+                called.add(f"{module} {code.co_qualname.partition('.<locals>')[0]}")
 
 
 def _tell(line: str) -> None:

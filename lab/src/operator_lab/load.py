@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operator_lab.load_clients import Asked, HttpNode, Reply
+from operator_lab.load_clients import Asked, HttpNode, Reply, RoutedRequests
 from operator_protocols.domain.rig import LoadShape
 from operator_protocols.errors import OperatorError, RigError
 from operator_sre.processes.files import write_atomically
@@ -191,8 +191,13 @@ class Load:
         shape: str = LoadShape.STEADY,
         statement: str = "",
         dsn: str = "",
+        client: str = "",
     ) -> None:
-        self._nodes: list[Asked] = _nodes(host, ports, path, body, statement, dsn)
+        self._nodes: list[Asked] = (
+            [RoutedRequests(client, host, ports)]
+            if client
+            else _nodes(host, ports, path, body, statement, dsn)
+        )
         self._stats = stats
         self._rate_per_s, self._shape = rate_per_s, LoadShape(shape)
         self._ok = self._failed = 0

@@ -7,16 +7,18 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from operator_protocols.domain.rig import LoadClient
 from operator_protocols.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-__all__ = ["REQUEST_S_MAX", "Asked", "HttpNode", "Reply", "SqlNode"]
+__all__ = ["REQUEST_S_MAX", "Asked", "HttpNode", "Reply", "RoutedRequests", "SqlNode"]
 
 REQUEST_S_MAX = 1.0
 
@@ -122,6 +124,25 @@ def _request(host: str, path: str, body: Mapping[str, str], number: int) -> byte
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
+
+
+class RoutedRequests:
+    """The requests of a client that a subject brings, which finds the right server itself."""
+
+    def __init__(self, name: str, host: str, ports: Sequence[int]) -> None:
+        module, _, factory = name.partition(":")
+        self._client: LoadClient = getattr(import_module(module), factory)(host, ports)
+
+    async def ask(self, turn: int) -> Reply:
+        """Send one, and give it up after the same time as every other request."""
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                return Reply(await self._client.ask(turn))
+        except TimeoutError:
+            return Reply.LATE
+
+    async def close(self) -> None:
+        """Nothing is left open between two requests."""
 
 
 # Few, so that a server that hangs does not run out of connections because of its load.

@@ -330,6 +330,7 @@ def _load_order(layout: Layout, load: LoadSpec, *, env: Mapping[str, str]) -> Su
         "shape": load.shape,
         "statement": load.statement,
         "dsn": load.dsn,
+        "client": load.client,
     }
     config.write_text(json.dumps(record), encoding="utf-8")
     return Supervised(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,7 +12,7 @@ from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.standing_rule import Likeness, Scope, StandingRule
-from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
+from operator_protocols.errors import AuthorityError, NotFoundError, OperatorError, UsageError
 from operator_sre.app.outlook import Outlook, outlook_of_request
 from operator_sre.app.persons import NoMore, must_be_a_person, signed_in
 from operator_sre.app.wiring import App
@@ -21,6 +22,7 @@ __all__ = [
     "Answered",
     "ApprovalView",
     "approve",
+    "escalate_requests",
     "list_approvals",
     "list_rules",
     "page_of_approvals",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 E = TypeVar("E", bound=StrEnum)
+POLL_S = 2.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,24 @@ class ApprovalView:
         """The state; a pending request after its deadline is expired."""
         late = self.approval.state is ApprovalState.PENDING and self.left_s <= 0
         return (ApprovalState.EXPIRED if late else self.approval.state).value
+
+
+async def escalate_requests(app: App) -> None:
+    """Ask the next approvers of pending requests when they are due, until cancelled.
+
+    A parked run does not wait by itself, and its process may be gone.
+    """
+    from operator_sre.gate import escalation_of
+
+    while True:
+        try:
+            for pending in app.store.approvals.find(states=(ApprovalState.PENDING,)):
+                draft = escalation_of(pending, app.terms, app.clock.now())
+                if draft is not None:
+                    await app.store.journal.append(draft)
+        except OperatorError as error:  # the store may be back at the next poll
+            log.error("cannot escalate pending approvals: %s", error)
+        await app.clock.sleep(POLL_S)
 
 
 def list_approvals(app: App, *, pending_only: bool) -> Sequence[Approval]:

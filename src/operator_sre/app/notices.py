@@ -131,6 +131,7 @@ async def run_notices(app: App) -> None:
                 holder=holder,
                 terms=terms,
                 redact=redactor.text,
+                recipient=channel.recipient,
             )
             group.create_task(follower.run())
 

@@ -351,7 +351,9 @@ async def watch_own(app: App) -> None:
     try:
         channels: Sequence[Channel] = configured_channels(app)
     except OperatorError as error:
-        log.error("people cannot be notified without the store: %s", error)
+        # Most homes start without [notify], which is no error.
+        level = logging.ERROR if app.config.notices.urls_file else logging.INFO
+        log.log(level, "people are not notified when the store cannot be written: %s", error)
         channels = ()
     alarm = StoreAlarm(channels, app.config.home, app.clock.monotonic)
     redactor = open_redactor(app.config)  # the message of an error may quote an address of a server

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.approvals import escalate_requests
 from operator_sre.app.commands import follow_abandoned
 from operator_sre.app.confirmations import follow_confirmations
 from operator_sre.app.listeners import introduce_worker, stay_known
@@ -35,12 +36,14 @@ log = logging.getLogger(__name__)
 
 
 async def attend(app: App, watches: Watches) -> None:
-    """What goes on beside watching, until cancelled: notices, metrics, the heartbeat and traces.
+    """What goes on beside watching, until cancelled: notices, escalated approvals, metrics, the
+    heartbeat and traces.
 
     None of it ever stops the watching.
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(send_notices(app))
+        group.create_task(escalate_requests(app))
         group.create_task(serve_metrics(app, watches))
         group.create_task(send_heartbeats(app, watches))
         group.create_task(send_spans(app))

@@ -30,7 +30,7 @@ from operator_sre.config.tables import NoticeConfig, notices_of, triggers_of, un
 from operator_sre.ownership import must_be_trusted
 from operator_sre.triggers.trigger import Trigger
 
-__all__ = ["SETTINGS", "Config", "Setting", "load_config", "reread_subjects"]
+__all__ = ["SETTINGS", "TABLES", "Config", "Setting", "load_config", "reread_subjects"]
 
 FILE = "operator.toml"
 POLICY_FILE = "policy.yaml"
@@ -174,7 +174,7 @@ SETTINGS: tuple[Setting, ...] = (
         "tokens_per_day", "2000000", _number(0, 1e12), "maximum tokens of all runs per day (UTC)"
     ),
 )
-_TABLES = ("models", "notify", "service", "subjects", "triggers")
+TABLES = ("models", "notify", "service", "subjects", "triggers")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Variables that do not follow the pattern; the last one marks what an agent has started.
 _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE", "OPERATOR_TREE"}
@@ -261,7 +261,7 @@ def load_config(
     service = service_of(table.pop("service", {}), file)
     for name, value in table.items():
         if name not in _BY_NAME:
-            raise unknown(name, [*_BY_NAME, *_TABLES], str(file))
+            raise unknown(name, [*_BY_NAME, *TABLES], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{name!r} in {str(file)!r} must be a number or a string.")
     layers: list[tuple[str, Mapping[str, str]]] = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_sre.ownership import distrust
+from operator_sre.shell.pythons import SYSTEM_FOLDERS, needs_venv
 
 __all__ = [
     "active_venv",
@@ -30,29 +30,11 @@ _ITS_OWN = re.compile(r"(?:python|pip|pydoc|idle|2to3|easy_install|wheel)[0-9.]*
 NAMES = (".venv", "venv", "env", "virtualenv")
 FOLDERS_MAX = 32
 PROGRAMS_MAX = 5000
-COMMAND_CHARACTERS_MAX = 16_384
 # A line that activates an environment, and goes on.
 _ACTIVATES = re.compile(
     r"\s*(?:source|\.)\s+([\w./-]+)/bin/activate[ \t]*(?:&&|;|\n)\s*(\S.*)", re.DOTALL
 )
 _ROOT_MARKS = (".git", ".hg")
-
-_PROGRAM = re.compile(r"(python|pip)[0-9.]*")
-_SYSTEM = {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
-_APART = ";&|()\n"
-# What stands before a program and starts it, with those of its options that take a value.
-_STARTS = {
-    **dict.fromkeys(("command", "exec", "nohup", "setsid", "stdbuf", "time"), frozenset[str]()),
-    **dict.fromkeys(("if", "then", "else", "do", "while", "until", "!", "{"), frozenset[str]()),
-    "env": frozenset({"-u", "-C"}),
-    "nice": frozenset({"-n"}),
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U", "-r", "-t"}),
-}
-_ASSIGNMENT = re.compile(r"\w+=")
-# They look and change nothing.
-_LOOKS = {"--version", "-V", "-VV", "--help", "-h", "--help-all", "--help-env", "--help-xoptions"}
-_CHANGES = {"install", "uninstall"}
-_VALUED = {"-W", "-X", "--check-hash-based-pycs"}
 
 
 def active_venv(environ: Mapping[str, str], *, prefix: str, base_prefix: str) -> str:
@@ -129,7 +111,7 @@ def enter_venv(action: Action) -> Action:
         return action
     venv = os.path.normpath(Path(action.cwd) / found[1])
     try:
-        if shadowed_by(venv, ":".join(sorted(_SYSTEM))) or not_ours(venv):
+        if shadowed_by(venv, ":".join(sorted(SYSTEM_FOLDERS))) or not_ours(venv):
             return action
     except OSError:  # a folder that we may not look into
         return action
@@ -141,7 +123,7 @@ def warning_for(command: str, venv: str) -> str:
 
     `venv` could be used instead. A line that is not understood gets no warning.
     """
-    needs = _needs_venv(command)
+    needs = needs_venv(command)
     if not needs:
         return ""
     if venv:
@@ -152,88 +134,6 @@ def warning_for(command: str, venv: str) -> str:
             "then add: --venv .venv"
         )
     return f"{needs!r} runs without a virtual environment. {inside}"
-
-
-def _needs_venv(command: str) -> str:
-    """The program in a line that should run in an environment, as it is called."""
-    if len(command) > COMMAND_CHARACTERS_MAX or not _PROGRAM.search(command):
-        return ""
-    try:
-        commands = list(_commands(command))
-    except ValueError:
-        return ""  # a quote is open: the shell will tell
-    for words in commands:
-        if words[0] in {"source", "."} and words[-1].endswith("/activate"):
-            return ""
-        folder, _, name = words[0].rpartition("/")
-        program = _PROGRAM.fullmatch(name)
-        if not program or (folder and folder not in _SYSTEM):
-            continue  # not Python's, or that of an environment
-        is_used = _is_used_pip if program[1] == "pip" else _is_used_python
-        if is_used(words[1:]):
-            return name
-    return ""
-
-
-def _commands(line: str) -> Iterator[list[str]]:
-    """The words of each command in a line, without what merely starts the program."""
-    lexer = shlex.shlex(line.replace("\\\n", ""), posix=True, punctuation_chars=f"<>{_APART}")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words: list[str] = []
-    commented = False
-    for word in [*lexer, "\n"]:
-        if set(word) <= set(_APART):
-            commented = commented and "\n" not in word
-            if words := _strip_starters(words):
-                yield words
-            words = []
-        elif word.startswith("#"):
-            commented = True
-        elif not commented:
-            words.append(word)
-
-
-def _strip_starters(words: Sequence[str]) -> list[str]:
-    """What is left when everything that stands before a program is taken away."""
-    rest = list(words)
-    while rest and (rest[0] in _STARTS or _ASSIGNMENT.match(rest[0])):
-        first = rest.pop(0)
-        if first.startswith("PATH="):
-            return []  # it is unknown whose program that is
-        while rest and rest[0].startswith("-") and first in _STARTS:
-            option = rest.pop(0)
-            if option in _STARTS[first] and rest:
-                rest.pop(0)
-    return rest
-
-
-def _is_used_pip(words: Sequence[str]) -> bool:
-    return bool(_CHANGES & set(words)) and not _LOOKS & set(words)
-
-
-def _is_used_python(words: Sequence[str]) -> bool:
-    """It runs a script, a line, or a module that is not Python's own."""
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        option = rest.pop(0)
-        if option in _LOOKS:
-            return False
-        if option in _VALUED:
-            rest = rest[1:]
-        elif not option.startswith("--") and "m" in option:
-            glued = option.partition("m")[2]
-            module_words = [glued, *rest] if glued else rest
-            if not module_words:
-                return False
-            if module_words[0] == "pip":
-                return _is_used_pip(module_words[1:])
-            return (
-                module_words[0] != "virtualenv"
-                and module_words[0].partition(".")[0] not in sys.stdlib_module_names
-            )
-        elif not option.startswith("--") and "c" in option:
-            return True
-    return True
 
 
 def _exists(path: Path) -> bool:

@@ -9,7 +9,13 @@ from operator_sre.gate.judge import judge, safer, warm
 from operator_sre.gate.policy import Policy, Profile
 
 if TYPE_CHECKING:
-    from operator_sre.gate.approvals import Answering, Course, Terms, Way
+    from operator_sre.gate.approvals import (
+        Answering,
+        Course,
+        Terms,
+        Way,
+        escalation_of,
+    )
     from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
     from operator_sre.gate.permits import Gate, Held
     from operator_sre.gate.restraint import Turns, came_late, refused_as_busy
@@ -30,6 +36,7 @@ __all__ = [
     "Turns",
     "Way",
     "came_late",
+    "escalation_of",
     "judge",
     "refused_as_busy",
     "safer",
@@ -50,6 +57,7 @@ _LIES_IN = {
     "Turns": "restraint",
     "Way": "approvals",
     "came_late": "restraint",
+    "escalation_of": "approvals",
     "refused_as_busy": "restraint",
 }
 

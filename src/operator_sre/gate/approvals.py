@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState, Binding
+from operator_protocols.domain.permit import Approval, ApprovalState, Approver, Binding
 from operator_protocols.domain.standing_rule import StandingRule
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import AuthorityError, ConflictError, OperatorError
@@ -18,7 +18,16 @@ from operator_protocols.errors import AuthorityError, ConflictError, OperatorErr
 if TYPE_CHECKING:
     from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
 
-__all__ = ["PERMIT_S", "Answering", "Asking", "Course", "Terms", "Way", "usable_until"]
+__all__ = [
+    "PERMIT_S",
+    "Answering",
+    "Asking",
+    "Course",
+    "Terms",
+    "Way",
+    "escalation_of",
+    "usable_until",
+]
 
 
 class Way(StrEnum):
@@ -63,14 +72,15 @@ class Terms:
     two_person: bool = False
     self_approval: bool = True
 
-    @property
-    def parked(self) -> bool:
+    def parks(self, chain: Sequence[Approver] = ()) -> bool:
         """True when the run is parked while it waits."""
-        return self.parked_s > self.approval_s
+        chain_s = sum(approver.wait_s for approver in chain)
+        return (chain_s or self.parked_s) > self.approval_s
 
-    def expiry(self, now: datetime) -> datetime:
-        """When a request of now is answered by silence."""
-        return now + timedelta(seconds=max(self.approval_s, self.parked_s))
+    def expiry(self, now: datetime, chain: Sequence[Approver] = ()) -> datetime:
+        """When a request of now is answered by silence; a chain has all of its time."""
+        chain_s = sum(approver.wait_s for approver in chain)
+        return now + timedelta(seconds=chain_s or max(self.approval_s, self.parked_s))
 
     def approvals_needed(self, risk: Risk) -> int:
         """How many different people have to approve."""
@@ -119,17 +129,8 @@ class Asking:
                 why = "no approver answered in time"
                 approval = await self.end(approval, ApprovalState.EXPIRED, why)
                 continue
-            due = approval.requested_at + timedelta(seconds=self.terms.escalate_s)
-            if self.terms.escalate_s and not approval.escalated and self.clock.now() >= due:
-                await self.journal.append(
-                    Draft(
-                        Kind.APPROVAL_ESCALATED,
-                        {"id": approval.id, "reason": f"no answer in {self.terms.escalate_s:g} s"},
-                        ticket=approval.ticket,
-                        run=approval.run,
-                        key=f"{approval.id}/escalated",
-                    )
-                )
+            if (draft := escalation_of(approval, self.terms, self.clock.now())) is not None:
+                await self.journal.append(draft)
             await self.clock.sleep(POLL_S)
             approval = self.approvals.get(approval.id) or approval
         return approval
@@ -209,6 +210,35 @@ class Answering:
             if why:
                 return why
         return ""
+
+
+def escalation_of(approval: Approval, terms: Terms, now: datetime) -> Draft | None:
+    """The entry that asks the next approver of a chain, or more people, where that is due. Pure.
+
+    Its key is the same for everyone who notices, so that each step is asked once.
+    """
+    if approval.state is not ApprovalState.PENDING or now >= approval.expires_at:
+        return None
+    step = approval.step_due(now)
+    if step > approval.step:
+        passed, successor = approval.chain[step - 1 : step + 1]
+        payload = {
+            "id": approval.id,
+            "reason": f"{passed.name} did not answer within {passed.wait_s / 60:g} minutes",
+            "step": step,
+            "asked": successor.name,
+        }
+        key = f"{approval.id}/escalated/{step}"
+    elif terms.escalate_s and not approval.chain and not approval.escalated:
+        if now < approval.requested_at + timedelta(seconds=terms.escalate_s):
+            return None
+        payload = {"id": approval.id, "reason": f"no answer in {terms.escalate_s:g} s"}
+        key = f"{approval.id}/escalated"
+    else:
+        return None
+    return Draft(
+        Kind.APPROVAL_ESCALATED, payload, ticket=approval.ticket, run=approval.run, key=key
+    )
 
 
 def usable_until(approval: Approval) -> datetime:

@@ -48,6 +48,10 @@ class LocalPermissions:
     def may_approve(self, person: str, approval: Approval) -> str:
         """Whether this person's answer counts for this request."""
         role = self._role(person)
+        people = [name for approver in approval.chain for name in approver.people]
+        if people and person not in people and self.roles.get(person) is not Role.ADMIN:
+            names = ", ".join(dict.fromkeys(approver.name for approver in approval.chain))
+            return f"{person!r} is not an approver of {approval.risk} risk. They are: {names}."
         if role is Role.VIEWER:
             return f"{person!r} is a viewer and cannot answer requests."
         if role is Role.APPROVER and approval.risk > Risk.HIGH:

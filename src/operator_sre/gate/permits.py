@@ -239,6 +239,7 @@ class Gate:
     async def _ask(self, case: _Case, why: str) -> Permit | Result:
         """A permit after exactly this was approved, if nothing has changed since the request."""
         verdict, now = case.verdict, self.clock.now()
+        chain = self.policy().book.chains.get(verdict.risk, ())
         wanted = Approval(
             id=self.new_id()[:12],
             action=verdict.action,
@@ -247,7 +248,7 @@ class Gate:
             explanation=f"{why} {verdict.explanation}".strip(),
             state=ApprovalState.PENDING,
             requested_at=now,
-            expires_at=self.terms.expiry(now),
+            expires_at=self.terms.expiry(now, chain),
             level=verdict.level,
             subject=case.subject,
             ticket=case.ticket,
@@ -259,7 +260,8 @@ class Gate:
             sensitive=verdict.sensitive,
             reversible=verdict.reversible,
             needed=self.terms.approvals_needed(verdict.risk),
-            parked=self.terms.parked,
+            parked=self.terms.parks(chain),
+            chain=chain,
         )
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
         approval = await asking.ask(wanted, lambda approval: self._why_outdated(case, approval))

@@ -27,6 +27,8 @@ __all__ = ["PREFIX", "AppriseChannel", "Channel", "Follower", "Terms", "channels
 
 SEND_S_MAX = 15.0
 CHANNELS_MAX = 50
+# A name before an address; no scheme has an equals sign before its colon.
+_NAMED = re.compile(r"([A-Za-z0-9_.@+-]{1,100})\s*=\s*([A-Za-z][A-Za-z0-9+.-]*://.*)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
 PREFIX = "notify/"
 POLL_S = 1.0
@@ -58,12 +60,14 @@ class Channel(Protocol):
 class AppriseChannel:
     """One address as Apprise knows it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, recipient: str = "") -> None:
         scheme, separator, _ = url.lower().partition("://")
         # A few digits of a hash: the same address has the same name, and no way leads back.
         digits = hashlib.sha256(url.encode()).hexdigest()[:8]
         self._url = url
-        self.name = f"{scheme if separator and _SCHEME.fullmatch(scheme) else 'address'}-{digits}"
+        self.recipient = recipient
+        service = scheme if separator and _SCHEME.fullmatch(scheme) else "address"
+        self.name = "-".join(filter(None, (recipient, service, digits)))
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self.name})"
@@ -97,10 +101,16 @@ class AppriseChannel:
 
 
 def channels_of(text: str) -> list[AppriseChannel]:
-    """The addresses of a file, one on each line; empty lines and lines with # are skipped."""
+    """The addresses of a file, one on each line; empty lines and lines with # are skipped.
+
+    A line `NAME = URL` is the address of a person or group of a chain of approvers.
+    """
     lines = [line.strip() for line in text.splitlines()]
     urls = [line for line in lines if line and not line.startswith("#")]
-    return [AppriseChannel(url) for url in dict.fromkeys(urls)][:CHANNELS_MAX]
+    rows = [(_NAMED.fullmatch(url), url) for url in dict.fromkeys(urls)]
+    return [AppriseChannel(row[2], row[1]) if row else AppriseChannel(url) for row, url in rows][
+        :CHANNELS_MAX
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,8 @@ class _LostError(Exception):
 class Follower:
     """Sends what the ledger tells to one channel. Of several processes one at a time does.
 
+    The channel of a `recipient` gets only the requests that this person or group is asked about.
+
     What is about to be sent is written down first, so that after a crash it is sent again rather
     than never, and says so.
     """
@@ -136,6 +148,7 @@ class Follower:
     holder: str
     terms: Terms
     redact: Callable[[str], str]
+    recipient: str = ""
 
     async def run(self) -> None:
         """Follow until cancelled; a store that is away is asked again later."""
@@ -206,6 +219,10 @@ class Follower:
                     name = request.get("id") if isinstance(request, Mapping) else None
                     approval = self.approvals.get(name) if isinstance(name, str) else None
                     notice = notice_of(entry, ticket, approval, self._find_diagnosis(entry))
+                    if self.recipient and (
+                        notice is None or self.recipient not in notice.recipients
+                    ):
+                        continue
                     if notice and notice.severity >= self.terms.min_severity:
                         notices.append(notice)
         return notices, seq

@@ -52,6 +52,7 @@ class Notice:
     """One thing to hear of: a headline, what is behind it, and the command to type next.
 
     `page` is where it is shown in the web console, `ticket` the number of its ticket, if any.
+    `recipients` are the groups and people that a request is for now.
     """
 
     event: Event
@@ -62,6 +63,7 @@ class Notice:
     at: datetime
     page: str = ""
     ticket: int | None = None
+    recipients: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def notice_of(
     payload: Mapping[str, Any] = entry.payload
     severity = ticket.severity if ticket else Severity.CRITICAL
     lines: list[str] = []
+    recipients: frozenset[str] = frozenset()
     if event is Event.APPROVAL_NEEDED:
         name = str(payload.get("approval", payload).get("id", ""))
         louder = entry.kind is Kind.APPROVAL_ESCALATED
@@ -99,6 +102,10 @@ def notice_of(
                 lines.append(f"expects: {approval.action.expected}")
             lines.append(f"risk {approval.risk}: {approval.explanation}")
             lines.append(f"urgency: {approval.action.urgency.replace('_', ' ')}")
+            step = payload.get("step", 0)
+            for approver in approval.chain[step : step + 1]:
+                recipients = frozenset({approver.name, *approver.people})
+                lines.append(f"asked: {approver.name} ({', '.join(approver.people)})")
             lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
         if louder:
             lines.append(f"because: {payload.get('reason', 'no decision in time')}")
@@ -121,7 +128,9 @@ def notice_of(
         headline = f"ticket {ticket.id} {event.value} ({severity}): {ticket.title}"
         command, page = f"operator tickets show {ticket.id}", f"/tickets/{ticket.id}"
     number = ticket.id if ticket is not None else None
-    return Notice(event, severity, headline, tuple(lines), command, entry.at, page, number)
+    return Notice(
+        event, severity, headline, tuple(lines), command, entry.at, page, number, recipients
+    )
 
 
 def _describe_break(ticket: Ticket) -> list[str]:

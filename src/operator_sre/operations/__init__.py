@@ -19,7 +19,7 @@ __all__ = ["NOUNS", "all_operations", "operations_of"]
 NOUNS = (
     *("tickets", "silences", "changes", "session", "limits", "kill-switch", "tokens"),
     *("approvals", "confirmations", "mode", "history", "audit", "subjects", "health"),
-    *("workflows", "packs", "policy", "hub", "secrets", "project", "status"),
+    *("workflows", "packs", "policy", "hub", "secrets", "store", "project", "status"),
 )
 
 

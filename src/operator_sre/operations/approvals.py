@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from operator_protocols.domain.confirmation import Confirmation
-from operator_protocols.domain.permit import Approval
+from operator_protocols.domain.permit import Approval, Approver
 from operator_protocols.domain.standing_rule import StandingRule
 from operator_protocols.domain.token import Role
 from operator_sre.app import approvals
@@ -255,6 +255,7 @@ def _details(found: ApprovalDetails, now: datetime) -> View:
             ("request", f"{approval.id}, {view.state}, version {approval.version}"),
             *facts_of(view.outlook, origin),
             ("approved", f"{len(approval.approvers)} of {approval.needed} {approvers}".rstrip()),
+            ("asked", ", then ".join(map(_describe_approver, approval.asked))),
             ("escalated", f"{approval.escalated_at:%H:%M:%S} UTC" if approval.escalated_at else ""),
             ("parked", "the run stays parked until the decision" if approval.parked else ""),
             ("expires", left if view.state == "pending" else ""),
@@ -268,6 +269,11 @@ def _details(found: ApprovalDetails, now: datetime) -> View:
             ("", f"the policy {bound.policy}"),
         )
     )
+
+
+def _describe_approver(approver: Approver) -> str:
+    people = [person for person in approver.people if person != approver.name]
+    return f"{approver.name} ({', '.join(people)})" if people else approver.name
 
 
 def _show_decision(found: ApprovalDocument | AnswerDocument, now: datetime) -> View:

@@ -33,7 +33,6 @@ from operator_sre.app import (
     description,
     discovery,
     health,
-    hub,
     listeners,
     models,
     notices,
@@ -46,16 +45,16 @@ from operator_sre.app import (
     telemetry,
     workflows,
 )
-from operator_sre.app.wiring import CheckReport, Difference
 from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
 from operator_sre.gate import Way
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.ledger.verify import Report
 from operator_sre.operations import all_operations
+from operator_sre.operations.operation import Local
 from operator_sre.telemetry.spans import Span
 
-__all__ = ["ALIKE", "DOCUMENTS", "all_documents"]
+__all__ = ["ALIKE", "DOCUMENTS", "LOCAL_COMMANDS", "all_documents"]
 
 # Distributions with commands of their own.
 _OTHERS = ("operator_lab.cli.documents", "operator_evals.cli.documents")
@@ -221,7 +220,6 @@ DOCUMENTS: dict[str, Shape] = {
         "stdout_file": str | None,
         "stderr_file": str | None,
     },
-    "hub listen": {"message": hub.Message},
     "models list": {"models": list[models.ModelView]},
     "models test": {"tried": models.Tried},
     "models transcript": OneOf(({"answers": [_ANSWER]}, {"file": str, "count": int})),
@@ -242,10 +240,7 @@ DOCUMENTS: dict[str, Shape] = {
             "keys": tuple[str, ...],
         }
     },
-    "store check": {"sound": bool, "report": CheckReport},
-    "store migrate": {"before": int, "after": int, "backup": str | None},
     "store purge": {"purged": int, "recorded": int | None, "gone": bool},
-    "store rebuild": {"differences": list[Difference]},
     "store restore": {
         "restored": {
             "entries": int,
@@ -271,6 +266,12 @@ DOCUMENTS: dict[str, Shape] = {
     # It is for people only, and tells programs so.
     "tui": _ERROR,
     "workers list": {"workers": list[listeners.WorkerView]},
+}
+
+# Commands of nouns with operations that are written by hand, and why no other face serves them.
+LOCAL_COMMANDS = {
+    "secrets lease": Local.TERMINAL,
+    **dict.fromkeys(("store backup", "store restore", "store purge"), Local.STORE),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,10 +15,11 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.token import Role
 from operator_protocols.domain.workflow import workflow_of
-from operator_sre.app.hub import ActionResult, Agent, Hub, PendingAction
+from operator_sre.app.hub import ActionResult, Agent, Hub, Message, PendingAction
 from operator_sre.app.persons import signed_in
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.operations.operation import (
+    NUMBER_MAX,
     TEXT_MAX,
     Effect,
     Local,
@@ -36,6 +37,7 @@ __all__ = [
     "OPERATIONS",
     "SUMMARY",
     "decide_action",
+    "hear_messages",
     "list_pending",
     "read_result",
     "request_action",
@@ -85,6 +87,22 @@ class DecideAction(Request, frozen=True):
     action: ActionId
     reject: Annotated[bool, Meta(description="Reject instead of approving.")] = False
     reason: Reason = ""
+
+
+class HearMessages(Request, frozen=True):
+    """Whose messages, and from which entry on."""
+
+    agent: AgentName = ""
+    after: Annotated[
+        int, Meta(ge=0, le=NUMBER_MAX, description="Only messages after this entry.")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeardMessage:
+    """One message of the hub."""
+
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,17 @@ def list_pending(app: App, *, agent: str) -> Sequence[PendingAction]:
 async def decide_action(app: App, *, action: str, reject: bool, reason: str) -> Approval:
     """Approve or reject what an action waits for, in the name of the caller."""
     return await Hub(app).approve_action(action, by=signed_in(), reason=reason, approved=not reject)
+
+
+def hear_messages(app: App, *, agent: str, after: int) -> AsyncIterator[Message]:
+    """Every message to an agent, or to all, until it is closed."""
+    return Hub(app).subscribe(agent, after=after)
+
+
+def _message_view(found: HeardMessage, now: datetime) -> View:
+    message = found.message
+    place = f"{message.seq:6}  {message.at:%H:%M:%S}  {message.agent}  {message.action}"
+    return [f"{place}  {message.kind}  {message.text.strip()}".rstrip()]
 
 
 def _result_view(found: ResultDocument, now: datetime) -> View:
@@ -209,5 +238,15 @@ OPERATIONS = (
         effect=Effect.DECIDE,
         role=Role.APPROVER,
         arguments=("action",),
+    ),
+    _local_operation(
+        name="hub listen",
+        help="Print messages to one agent or to all until stopped.\n\nWith --json each message is a"
+        " document on its own line.",
+        request=HearMessages,
+        result=HeardMessage,
+        call="operator_sre.operations.hub.hear_messages",
+        view=_message_view,
+        each=True,
     ),
 )

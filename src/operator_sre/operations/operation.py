@@ -102,6 +102,8 @@ class Local(StrEnum):
     MACHINE = "it is about this machine"
     SECRETS = "secrets and what receives them are managed on the machine that keeps them"
     AGENTS = "other programs use the API and MCP"
+    STORE = "the store is managed on the machine that keeps it"
+    TERMINAL = "its command runs in this terminal"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -258,7 +260,9 @@ class Operation:
     a person types the name of the affected object instead of y. `fixed` are further arguments of
     `call`. With `takes_unknown` unknown options on the command line are words. An operation that
     is not a command is served by the other faces only. `call` of a `live` operation takes `tell`
-    too, and its command logs only errors, so that logs do not disturb its output. `looks` names
+    too, and its command logs only errors, so that logs do not disturb its output. `call` of one
+    with `each` yields an answer at a time until its command is stopped. `counted` says what `call`
+    does with each of many entries: it gets `progress` to report their number to. `looks` names
     the flag of a request that only reads: it creates no home. An operation that `opens` the
     settings takes these instead of a home; without a place to open it takes its request alone.
     `local` says why only the command line serves it. `question` names the function that returns
@@ -293,6 +297,8 @@ class Operation:
     is_typed: bool = False
     takes_unknown: bool = False
     live: bool = False
+    each: bool = False
+    counted: str = ""
     looks: str = ""
     opens: Literal["home", "settings", "nothing"] = "home"
     local: Local | None = None
@@ -309,6 +315,8 @@ class Operation:
             raise ValueError(f"{self.name}: a viewer can only read.")
         if self.local and (self.route or self.tool or self.place):
             raise ValueError(f"{self.name}: only the command line serves a local operation.")
+        if self.each and not self.local:
+            raise ValueError(f"{self.name}: only the command line prints answers without an end.")
         if self.opens != "home" and not self.local:
             raise ValueError(f"{self.name}: only a local operation works without a home.")
 
@@ -352,7 +360,12 @@ class Operation:
         return tuple(printed)
 
     def perform(
-        self, home: Any, request: Request, tell: Tell | None = None, agreed: str = ""
+        self,
+        home: Any,
+        request: Request,
+        tell: Tell | None = None,
+        agreed: str = "",
+        progress: Callable[[int], None] | None = None,
     ) -> Any:
         """What `call` returns for this request: a value, or a coroutine of one.
 
@@ -363,6 +376,8 @@ class Operation:
             more["tell"] = tell or (lambda view: None)
         if self.question:
             more["agreed"] = agreed
+        if self.counted:
+            more["progress"] = progress or (lambda count: None)
         first = () if self.opens == "nothing" else (home,)
         return load(self.call)(*first, **msgspec.structs.asdict(request), **more)
 

@@ -69,7 +69,10 @@ class ListTickets(Request, frozen=True):
     ] = ""
     text: Annotated[
         str,
-        Meta(max_length=200, description="Only tickets with this text in the summary or reason."),
+        Meta(
+            max_length=200,
+            description="Only tickets with this text in the summary, diagnosis or reason.",
+        ),
     ] = ""
     after: Annotated[
         int,

@@ -21,7 +21,7 @@ from operator_sre.shell.words import (
     texts_of,
 )
 
-__all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "one_command", "parse"]
+__all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "UNCLOSED", "one_command", "parse"]
 
 COMMAND_BYTES_MAX = 4096
 DEPTH_MAX = 4
@@ -42,6 +42,7 @@ _WORD_END = re.compile(r"[\s;|&()<>]|\Z")
 _AFTER_WORD = " \t\n;|"
 _ARROWS = ("<", ">")
 _MARK = "\x00"
+UNCLOSED = "A quote is opened and never closed."
 
 
 def parse(command: str) -> Script:
@@ -246,7 +247,7 @@ class _Reader(Structured):
                     if piece == "`":
                         self._read_backquotes()
                     elif piece == "'":
-                        self.note("A quote is opened and never closed.")
+                        self.note(UNCLOSED)
                     elif piece == "\\":
                         self.note("It ends in a backslash, or escapes an invisible character.")
                     else:  # ~ ! { } are themselves, or are checked as a whole word
@@ -293,7 +294,7 @@ class _Reader(Structured):
                 pieces.append("" if piece[1] == "\n" else piece[1])
             else:
                 pieces.append(piece)
-        self.note("A quote is opened and never closed.")
+        self.note(UNCLOSED)
         return True, False
 
     def _dollar(self, pieces: list[str], *, quoted: bool) -> tuple[bool, bool]:

@@ -253,7 +253,11 @@ def _confirm(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approva
     confirmed = dict(story[0].payload["approval"]) if story else {}
     for entry in story[1:]:
         confirmed |= _answer_of(entry) | {"version": confirmed.get("version", 1) + 1}
-    beside = {"escalated_at": body.get("escalated_at"), "permit": body.get("permit", "")}
+    beside = {
+        "escalated_at": body.get("escalated_at"),
+        "step": body.get("step", 0),
+        "permit": body.get("permit", ""),
+    }
     stored_now = from_json(Approval, body | beside)
     same = confirmed and from_json(Approval, confirmed | beside) == stored_now
     approved = known.state is ApprovalState.APPROVED
@@ -336,7 +340,8 @@ def request_approval(connection: Connection, entry: Entry) -> None:
 
 def escalate_approval(connection: Connection, entry: Entry) -> None:
     """Mark a request as escalated to more people."""
-    add_to_approval(connection, entry.payload["id"], {"escalated_at": entry.at.isoformat()})
+    more = {"escalated_at": entry.at.isoformat(), "step": entry.payload.get("step", 0)}
+    add_to_approval(connection, entry.payload["id"], more)
 
 
 def decide_approval(connection: Connection, entry: Entry) -> None:

@@ -408,8 +408,8 @@ def _keep_diagnoses(connection: Connection, render: Callable[[str], str]) -> Non
 
 def diagnosis_in(entry: Entry) -> str:
     """The sentence of the diagnosis in an entry; empty in any other, or without a cause."""
-    is_named = entry.kind is Kind.DIAGNOSIS and entry.payload["cause"] not in NO_CAUSES
-    return str(entry.payload["summary"]) if is_named else ""
+    is_named = entry.kind is Kind.DIAGNOSIS and entry.payload.get("cause", "") not in NO_CAUSES
+    return str(entry.payload.get("summary", "")) if is_named else ""
 
 
 # One for each version after the first. A released migration never changes.

@@ -15,7 +15,7 @@ from tests.engines.tikv.cluster import VERSION, Cluster, defaults
 from tests.engines.tikv.consensus import Consensus, NoMajorityError
 from tests.engines.tikv.operations import Operations
 from tests.engines.tikv.pages import MISSING, PREFIX, Pages
-from tests.engines.tikv.unified import Log, merged, read_settings, seconds
+from tests.engines.tikv.unified import Log, lay_out, merged, read_settings, seconds
 from tests.engines.tikv.wire import Reply, Request, ask, port_of, serve
 
 __all__ = ["Member", "main"]
@@ -37,6 +37,7 @@ class Member:
         self._peers = dict(one.split("=", 1) for one in words.initial_cluster.split(","))
         place = Path(words.data_dir)
         place.mkdir(parents=True, exist_ok=True)
+        lay_out(place, "member/wal/0000000000000000-0000000000000000.wal", "member/snap/db")
         lease_s = seconds(settings.get("lease", 3))
         self._consensus = Consensus(words.name, self._peers, place, log, lease_s=lease_s)
         self._urls: dict[str, str] = {words.name: words.advertise_client_urls or words.client_urls}

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.engines.tikv.gauges import Gauges, page
 from tests.engines.tikv.raft import Regions
-from tests.engines.tikv.unified import Log, merged, read_settings, seconds
+from tests.engines.tikv.unified import Log, lay_out, merged, read_settings, seconds
 from tests.engines.tikv.wire import Reply, Request, ask, port_of, serve
 
 __all__ = ["Store", "main"]
@@ -47,6 +47,7 @@ class Store:
         self._tick_s = seconds(raftstore["raft-base-tick-interval"])
         self._place = Path(words.data_dir)
         self._place.mkdir(parents=True, exist_ok=True)
+        lay_out(self._place, "raft-engine/0000000000000001.raftlog", "db/CURRENT")
         self._regions = Regions(
             self._place,
             log,
@@ -264,6 +265,11 @@ class Store:
         match request.method, request.path:
             case "GET", "/metrics":
                 return Reply(body=page(self.gauges, VERSION, self._started).encode())
+            case "GET", path if path.startswith("/region/"):
+                # What it knows of a region; of one that it does not have, nothing.
+                number = path.removeprefix("/region/")
+                held = self._regions.all.get(int(number)) if number.isdigit() else None
+                return Reply(404, b"region not found") if held is None else Reply.of(held)
             case "GET", "/status":
                 return Reply()
             case "GET", "/config":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Log", "byte_size", "merged", "read_settings", "seconds", "write_whole"]
+__all__ = ["Log", "byte_size", "lay_out", "merged", "read_settings", "seconds", "write_whole"]
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -87,6 +88,16 @@ def byte_size(count: float) -> str:
     while count >= 1024 and step < len(STEPS) - 1:
         count, step = count / 1024, step + 1
     return f"{count:.4g}{STEPS[step]}"
+
+
+def lay_out(place: Path, *names: str) -> None:
+    """The files by which the data of the real program is known, where they are not there yet."""
+    for name in names:
+        file = place / name
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists():
+                file.write_text("stand-in\n", encoding="utf-8")
 
 
 def write_whole(path: Path, value: object) -> None:

@@ -95,6 +95,12 @@ def test_the_document_in_docs_is_fresh(world: World) -> None:
     assert DOCUMENT.read_text() == made, "write it anew with: python -m tests.faces.api.writing"
 
 
+def test_the_server_shows_its_document(world: World) -> None:
+    shown = world.call("GET", "/v1/openapi.json")
+    assert shown.headers["content-type"] == "application/vnd.oai.openapi+json"
+    assert shown.json() == json.loads(DOCUMENT.read_text())
+
+
 def test_every_answer_has_a_version_and_every_error_one_shape(world: World) -> None:
     document = world.api.openapi()
     schemas = document["components"]["schemas"]
@@ -104,7 +110,7 @@ def test_every_answer_has_a_version_and_every_error_one_shape(world: World) -> N
             for code, answer in operation["responses"].items():
                 content = answer["content"].get("application/json")
                 if content is None:
-                    assert path in ("/v1/events", "/metrics")
+                    assert path in ("/v1/events", "/v1/openapi.json", "/metrics")
                     continue
                 ref = content["schema"].get("$ref", "").rpartition("/")[2]
                 if int(code) >= 400:

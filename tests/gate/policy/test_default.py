@@ -147,11 +147,12 @@ def test_everything_in_the_starter_works_when_it_is_uncommented() -> None:
     assert {"queue_depth", "queue_drain", "queue_reset"} <= {rule.id for rule in found.rules}
     assert found.rule("drop_database") is None
     assert all((found.modes, found.roles, found.grants, found.limits, found.budgets))
+    assert set(found.chains) == {"medium", "high"}
 
 
 SECTIONS = {
     *("safe", "review", "blocked", "paths", "egress", "services", "approval", "modes", "roles"),
-    *("grants", "limits", "budgets", "overrides"),
+    *("approvers", "grants", "groups", "limits", "budgets", "overrides"),
 }
 
 

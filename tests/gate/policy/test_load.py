@@ -320,6 +320,7 @@ SECTION_CHANGES: dict[str, dict[str, Any]] = {
     "grants": {"grants": {"a": ["safe"]}},
     "budgets": {"budgets": {"turns_max": 3}},
     "limits": {"limits": {"blast_radius": 3}},
+    "chains": {"approvers": {"high": ["a"]}},
     "overrides": {"overrides": [{"rule": "dd", "reason": "x", "by": "y"}]},
 }
 

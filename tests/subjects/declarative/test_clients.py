@@ -15,7 +15,7 @@ from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
 from tests.contract.servers import http, says, serving, unused_port
 from tests.every import every
-from tests.subjects.declarative.test_host import Recorded, asking, said
+from tests.subjects.declarative.probes.test_host import Recorded, asking, said
 
 pytestmark = pytest.mark.asyncio
 # By kind: a section of it, its extra, and the module of that.

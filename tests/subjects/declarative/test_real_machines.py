@@ -14,8 +14,8 @@ from tests.engines.dockerd import Engine, docker_engine
 from tests.engines.systemd import Systemd, running_systemd
 from tests.models.world import WELL
 from tests.subjects.declarative.diagnosing import diagnose
+from tests.subjects.declarative.probes.test_host import asking
 from tests.subjects.declarative.servers import local_shell
-from tests.subjects.declarative.test_host import asking
 from tests.subjects.declarative.test_packs import PACKS
 from tests.subjects.declarative.test_real_servers import broken, until, until_broken
 from tests.subjects.declarative.trying import Tried, described

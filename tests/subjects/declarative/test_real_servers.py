@@ -23,6 +23,7 @@ from tests.e2e.waiting import eventually
 from tests.models.world import WELL
 from tests.subjects.certificates import certificate
 from tests.subjects.declarative.diagnosing import diagnose
+from tests.subjects.declarative.probes.test_host import asking
 from tests.subjects.declarative.servers import (
     CACHE,
     WHEELS,
@@ -34,7 +35,6 @@ from tests.subjects.declarative.servers import (
     running,
     sharing,
 )
-from tests.subjects.declarative.test_host import asking
 from tests.subjects.declarative.test_packs import PACKS
 from tests.subjects.declarative.trying import Tried, described
 

@@ -25,6 +25,7 @@ from operator_lab.demo.story import (
     Said,
     Told,
     chapter_of,
+    story_of,
 )
 from operator_lab.rig import AnyRig
 from operator_protocols.domain.entry import Kind
@@ -171,6 +172,7 @@ class _Director:
         self._ticket: int | None = None
         self._target = ""
         self._is_asked = False
+        self._chapters_told: set[int] = set()
 
     async def run(self) -> None:
         rig: AnyRig | None = None
@@ -180,6 +182,7 @@ class _Director:
             app, subject = self._app, self._plan.subject
             self._tell(Begun(1))
             self._say("rig", f"starting a real {subject} on private ports ...")
+            self._tell_story("rig", 1)
             parts = parts_of(find_plugin(subject))
             self._tell(
                 Picture(
@@ -223,6 +226,7 @@ class _Director:
             if len(newest(subject, limit=100)) >= seen:
                 break
             await asyncio.sleep(POLL_S)
+        self._tell_story("watch", WATCH)
         load = rig_status(self._app, subject).load
         traffic = f"{load.ops_per_s:.0f} requests/s" if load else "no traffic"
         self._say(
@@ -246,6 +250,7 @@ class _Director:
             self._app, plan.subject, plan.fault, target=None, seed=plan.seed
         )
         self._times["fault"] = time.monotonic()
+        self._tell_story("fault", FAULT)
         self._say(
             "fault",
             f"{plan.fault}: injected into {self._target}; monitor and agent do not know",
@@ -310,6 +315,9 @@ class _Director:
                     if (chapter := chapter_of(event)) is not None:
                         self._tell(Begun(chapter))
                     self._tell(event)
+                    if chapter is not None and chapter not in self._chapters_told:
+                        self._chapters_told.add(chapter)
+                        self._tell_story(line.step, chapter)
                 if entry.kind in _OVER:
                     return
             await asyncio.sleep(POLL_S)
@@ -346,6 +354,11 @@ class _Director:
                     next_step=f"Start it by hand to see why: operator {name} --help",
                 )
             await asyncio.sleep(POLL_S)
+
+    def _tell_story(self, step: str, chapter: int) -> None:
+        """What the subject says of a chapter, where it says anything."""
+        if text := story_of(chapter, find_plugin(self._plan.subject).story):
+            self._say(step, text)
 
     def _say(self, step: str, text: str, tone: str = "plain", *, kind: str = "") -> None:
         self._tell(Event(Line(step, text, tone), kind=kind))

@@ -34,6 +34,7 @@ __all__ = [
     "chapter_of",
     "name_chapter",
     "report_text",
+    "story_of",
 ]
 
 
@@ -221,15 +222,36 @@ def chapter_of(event: Event) -> int | None:
     return None
 
 
-def name_chapter(number: int, *, fault: str = "", sentence: str = "", action: str = "") -> Chapter:
-    """A chapter by its number, with the fault and the repair by their names once they are known."""
+# Which sentence of a subject's story belongs to which chapter.
+STORY_CHAPTERS = ("cluster", "watch", "fault", "detection", "remedy", "proof")
+
+
+def name_chapter(
+    number: int,
+    *,
+    fault: str = "",
+    sentence: str = "",
+    action: str = "",
+    story: Mapping[str, str] | None = None,
+) -> Chapter:
+    """A chapter by its number, with the fault and the repair by their names once they are known.
+
+    `story` is what the subject says of each chapter.
+    """
     chapter = CHAPTERS[number - 1]
+    if more := story_of(number, story or {}):
+        chapter = replace(chapter, text=f"{chapter.text} {more}")
     if number == FAULT and fault:
         text = f"{sentence} {chapter.text}".strip()
         return replace(chapter, title=f"{chapter.title}: {fault}", text=text)
     if number == REMEDY and action:
         return replace(chapter, title=f"{chapter.title}: {action}")
     return chapter
+
+
+def story_of(chapter: int, story: Mapping[str, str]) -> str:
+    """What the story of a subject says of a chapter, or nothing."""
+    return story.get(STORY_CHAPTERS[chapter - 1], "") if chapter <= len(STORY_CHAPTERS) else ""
 
 
 def report_text(app: App, ending: Ending) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rich.text import Text
@@ -91,6 +91,7 @@ class Script:
     note: Callable[[Event], None] = lambda event: None
     resize: Callable[[int, int], None] = lambda width, height: None
     auto: bool = False
+    story: Mapping[str, str] = field(default_factory=dict)
 
 
 class DemoApp(App[Ending | None]):
@@ -146,7 +147,7 @@ class DemoApp(App[Ending | None]):
     def __init__(self, script: Script, *, driver_class: type[Driver] | None = None) -> None:
         super().__init__(driver_class=driver_class)
         self.script = script
-        self.stage = Stage(fault=script.fault, sentence=script.sentence)
+        self.stage = Stage(fault=script.fault, sentence=script.sentence, story=script.story)
         self._hint = ""
         self._is_stale = True
         self._turned_at = 0.0

@@ -129,6 +129,7 @@ class Stage:
 
     fault: str = ""
     sentence: str = ""
+    story: Mapping[str, str] = field(default_factory=dict)
     look: Look = Look.NORMAL
     alarm: Alarm = Alarm.CALM
     targets: tuple[TargetView, ...] = ()
@@ -181,7 +182,11 @@ class Stage:
     def chapter(self) -> Chapter:
         """The chapter that is shown, with names as far as they are known."""
         return name_chapter(
-            self.shown, fault=self.fault, sentence=self.sentence, action=self.action
+            self.shown,
+            fault=self.fault,
+            sentence=self.sentence,
+            action=self.action,
+            story=self.story,
         )
 
     @property

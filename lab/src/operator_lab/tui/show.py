@@ -19,6 +19,7 @@ from operator_sre.app.approvals import approve, reject
 from operator_sre.app.wiring import App
 from operator_sre.faces.terminal_text import clean
 from operator_sre.faces.tui.lines import SteadyDriver
+from operator_sre.plugins import find_plugin
 
 __all__ = ["show"]
 
@@ -56,6 +57,7 @@ async def show(
         note=note,
         resize=(lambda width, height: None) if recorder is None else recorder.resize,
         auto=auto,
+        story=find_plugin(plan.subject).story,
     )
     driver = SteadyDriver if recorder is None else _make_driver(recorder)
     shown = DemoApp(script, driver_class=driver)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from operator_protocols.domain.action import Action, digest_of
@@ -12,7 +12,15 @@ from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.verdict import Level, Risk
 
-__all__ = ["Approval", "ApprovalState", "Binding", "Permit", "fingerprint_of", "permit_key"]
+__all__ = [
+    "Approval",
+    "ApprovalState",
+    "Approver",
+    "Binding",
+    "Permit",
+    "fingerprint_of",
+    "permit_key",
+]
 
 
 def fingerprint_of(token: str) -> str:
@@ -102,11 +110,21 @@ _ANSWERS = (ApprovalState.PENDING, ApprovalState.APPROVED, ApprovalState.REJECTE
 
 
 @dataclass(frozen=True, slots=True)
+class Approver:
+    """One step of a chain: a person or group, and how long they have before the next is asked."""
+
+    name: str
+    people: tuple[str, ...]
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """A request to people, their answer, and the one permit that came of it.
 
     `binding` is of the action as it will run; in the stored `action` secrets are redacted.
     `version` counts answers, and who answers names the one they saw. `permit` is a fingerprint.
+    `chain` are the approvers of its risk in their order, and `step` is how many were passed over.
     """
 
     id: str
@@ -131,6 +149,8 @@ class Approval:
     needed: int = 1
     approvers: tuple[str, ...] = ()
     parked: bool = False
+    chain: tuple[Approver, ...] = ()
+    step: int = 0
     escalated_at: datetime | None = None
     decided_by: str = ""
     decided_at: datetime | None = None
@@ -141,3 +161,17 @@ class Approval:
     def escalated(self) -> bool:
         """The request stayed pending for so long that it was escalated."""
         return self.escalated_at is not None
+
+    @property
+    def asked(self) -> tuple[Approver, ...]:
+        """The approvers of its chain that were asked so far."""
+        return self.chain[: self.step + 1]
+
+    def step_due(self, now: datetime) -> int:
+        """Which step of the chain is to be asked at a time; the last one stays."""
+        left_s, step = (now - self.requested_at) / timedelta(seconds=1), 0
+        for number, approver in enumerate(self.chain[:-1], start=1):
+            left_s -= approver.wait_s
+            if left_s >= 0:
+                step = number
+        return step

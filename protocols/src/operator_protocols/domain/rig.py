@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from operator_protocols.domain.target import Access
 
-__all__ = ["Artifact", "LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
+__all__ = ["Artifact", "LoadClient", "LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class ProcessSpec:
     access: Access | None = None
 
 
+class LoadClient(Protocol):
+    """Sends the requests of a load in its own way."""
+
+    async def ask(self, turn: int) -> str:
+        """Send the request of this turn: `good`, `bad`, `late` or `refused`. Never raises."""
+        ...
+
+
 class LoadShape(StrEnum):
     """How traffic comes: evenly; ten times as much in one second of ten; rising for a minute."""
 
@@ -75,7 +84,9 @@ class LoadSpec:
 
     In the values of `body`, and in `statement`, `{n}` is a number from 0 to 99 that goes up with
     every request. `dsn` says how to connect for a statement of SQL; `{port}` in it is the port of
-    the process. `rate_per_s` is the mean of STEADY and BURST, and where RAMP ends.
+    the process. `rate_per_s` is the mean of STEADY and BURST, and where RAMP ends. Where requests
+    must find their way, as to the leader of a region, `client` is the `module:name` of what sends
+    them: it is called with the host and the ports of the processes, and is a `LoadClient`.
     """
 
     kind: str
@@ -85,6 +96,7 @@ class LoadSpec:
     shape: LoadShape = LoadShape.STEADY
     statement: str = ""
     dsn: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,7 +329,8 @@ class Plugin:
     `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
     in containers, for who has Docker. `requires` are preconditions of tools by name, such as those
     that start a process of its rig. `attach` is a rig inside of a system that exists already, from
-    the options that say which.
+    the options that say which. `story` says what happens in this system during the demo: a
+    sentence for each of `cluster`, `watch`, `fault`, `detection`, `remedy` and `proof`.
     """
 
     name: str
@@ -347,6 +348,7 @@ class Plugin:
     causes_of: Callable[[Mapping[str, Any]], Sequence[Cause]] | None = None
     requires: Mapping[str, tuple[Precondition, ...]] = field(default_factory=dict)
     attach: Callable[[Mapping[str, str]], RigSpec] | None = None
+    story: Mapping[str, str] = field(default_factory=dict)
 
     def causes_for(self, options: Mapping[str, Any]) -> tuple[Cause, ...]:
         """All causes that a subject with these options can have."""

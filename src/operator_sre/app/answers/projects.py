@@ -16,7 +16,8 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, NotFoundError, OperatorError
 from operator_sre.app.answers.texts import build_redactor, without_secrets
 from operator_sre.app.project import FURTHER_CHECKS, line_of
-from operator_sre.config.settings import FILE, POLICY_FILE, SETTINGS
+from operator_sre.config.service import service_of
+from operator_sre.config.settings import FILE, POLICY_FILE, SETTINGS, TABLES
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import SECRET, notices_of, triggers_of, unknown
 from operator_sre.contract import evidence
@@ -36,7 +37,6 @@ __all__ = ["CHECKS", "Project", "issue", "validate_project"]
 DECLARATIVE = "declarative"
 FILE_BYTES_MAX = 1_000_000
 SECRET_KEYS = ("token_file", "hmac_file", "key_file")
-TABLES = ("models", "notify", "subjects", "triggers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _check_settings(project: Project) -> Iterator[ValidationIssue]:
 def _check_tables(project: Project) -> Iterator[ValidationIssue]:
     """Subjects and triggers separately, so that an invalid one hides no other.
 
-    Notices, models and the policy are checked as a whole.
+    Notices, the service, models and the policy are checked as a whole.
     """
     from operator_sre.config.models import models_of
     from operator_sre.gate.policy.load import load_book
@@ -161,10 +161,11 @@ def _check_tables(project: Project) -> Iterator[ValidationIssue]:
             triggers_of({name: body}, file)
         except OperatorError as error:
             yield issue(error, again)
-    try:
-        notices_of(project.table.get("notify", {}), file)
-    except OperatorError as error:
-        yield issue(error, again)
+    for name, read in (("notify", notices_of), ("service", service_of)):
+        try:
+            read(project.table.get(name, {}), file)
+        except OperatorError as error:
+            yield issue(error, again)
     try:
         models_of(project.table.get("models", {}), file, environ=os.environ, given=())
     except OperatorError as error:

@@ -79,7 +79,16 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
     """
     listeners = await add_containers(await asyncio.to_thread(read_listeners))
     listeners = [each for each in listeners if not ports or each.port in ports]
-    known = _watched_places(app)
+    # The addresses of all targets that are watched already, with their subject.
+    known: dict[tuple[str, int | None], str] = {}
+    for name in app.subjects():
+        try:
+            targets = subject_of(app, name).targets()
+        except OperatorError:  # `operator health` says what is wrong with it
+            continue
+        for target in targets:
+            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
+                known[_place(target.host, target.port)] = name
     watched = [
         LeftOut(each.source, f"watched as {known[_place(each.host, each.port)]}")
         for each in listeners
@@ -109,20 +118,6 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
 
 def _place(host: str, port: int | None) -> tuple[str, int | None]:
     return ("127.0.0.1" if host in ("localhost", "::1") else host, port)
-
-
-def _watched_places(app: App) -> dict[tuple[str, int | None], str]:
-    """The addresses of all targets that are watched already, with their subject."""
-    known: dict[tuple[str, int | None], str] = {}
-    for name in app.subjects():
-        try:
-            targets = subject_of(app, name).targets()
-        except OperatorError:  # `operator health` says what is wrong with it
-            continue
-        for target in targets:
-            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
-                known[_place(target.host, target.port)] = name
-    return known
 
 
 async def _recognise(listener: Listener) -> tuple[Kind | None, Heard | None, str]:

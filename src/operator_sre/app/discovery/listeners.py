@@ -65,19 +65,15 @@ def read_listeners(proc: Path = PROC) -> list[Listener]:
                 if len(fields) < 10 or fields[3] != LISTENING:
                     continue
                 address, _, port = fields[1].partition(":")
-                host = _reachable(_host_of(address, family))
+                words = [address[start : start + 8] for start in range(0, len(address), 8)]
+                packed = b"".join(struct.pack("=I", int(word, 16)) for word in words)
+                host = _reachable(socket.inet_ntop(family, packed))
                 found.setdefault(int(port, 16), (host, fields[9]))
     owners = _owners({inode for _, inode in found.values()}, proc)
     return [
         _describe(Listener(host, port, owners.get(inode)), proc)
         for port, (host, inode) in sorted(found.items())[:LISTENERS_MAX]
     ]
-
-
-def _host_of(digits: str, family: socket.AddressFamily) -> str:
-    words = [digits[start : start + 8] for start in range(0, len(digits), 8)]
-    packed = b"".join(struct.pack("=I", int(word, 16)) for word in words)
-    return socket.inet_ntop(family, packed)
 
 
 def _reachable(host: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -45,6 +47,7 @@ _MODULES = (
     actions,
     events,
 )
+OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 log = logging.getLogger(__name__)
 
 
@@ -72,11 +75,14 @@ def application(
         response_model=None,
         responses=_ALIVE,
     )
-    metrics = APIRouter(route_class=Door)
-    opens(metrics, "GET", "/metrics", role=Role.VIEWER, answers=str, media="text/plain")(
+    texts = APIRouter(route_class=Door)
+    opens(texts, "GET", "/metrics", role=Role.VIEWER, answers=str, media="text/plain")(
         scrape_metrics
     )
-    app.router.routes.extend(metrics.routes)
+    opens(texts, "GET", "/v1/openapi.json", role=Role.VIEWER, answers=dict, media=OPENAPI_TYPE)(
+        show_openapi
+    )
+    app.router.routes.extend(texts.routes)
     app.add_exception_handler(RequestValidationError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_error)
     app.add_exception_handler(OperatorError, _answer_error)
@@ -95,7 +101,7 @@ def application(
         refusals=refusals,
         hosts=names_of(hosts),
     )
-    app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
+    app.openapi = cache(partial(document_of, app))  # type: ignore[method-assign]
     return app
 
 
@@ -128,6 +134,12 @@ async def scrape_metrics(request: Request) -> Response:
     state = request.app.state
     text: bytes = await asyncio.to_thread(state.scraped.text)
     return Response(text + state.counts.lines().encode(), media_type=METRICS_TYPE)
+
+
+async def show_openapi(request: Request) -> Response:
+    """The description of this API, OpenAPI 3.1."""
+    document = await asyncio.to_thread(request.app.openapi)
+    return Response(msgspec.json.encode(document), media_type=OPENAPI_TYPE)
 
 
 async def _answer_alive() -> Response:

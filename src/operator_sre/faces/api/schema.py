@@ -164,7 +164,8 @@ def document_of(app: FastAPI) -> dict[str, Any]:
             for code, answered in operation["responses"].items():
                 name, media = answered.pop(ANSWERS, ""), answered.pop("media", JSON)
                 if name == "str" or media != JSON:
-                    answered["content"] = {media: {"schema": {"type": "string"}}}
+                    kind = "object" if name == "dict" else "string"
+                    answered["content"] = {media: {"schema": {"type": kind}}}
                 elif name:
                     wanted.add(name)
                     answered["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}

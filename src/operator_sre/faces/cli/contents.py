@@ -40,7 +40,7 @@ NOUNS = {
     "exec": "operator_sre.faces.cli.exec",
     "tools": "operator_sre.faces.cli.tools",
     "workflows": "operator_sre.operations.workflows",
-    "hub": "operator_sre.faces.cli.hub",
+    "hub": "operator_sre.operations.hub",
     "gate": "operator_sre.faces.cli.gate",
     "policy": "operator_sre.operations.policy",
     "models": "operator_sre.faces.cli.models",

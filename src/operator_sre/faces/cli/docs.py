@@ -29,7 +29,19 @@ def docs(
     from operator_sre.release import documentation, read_pages
 
     if schema:
-        _print_schema(" ".join(schema.split()).removeprefix("operator "), as_json=as_json)
+        command = " ".join(schema.split()).removeprefix("operator ")
+        from operator_sre.contract.schemas import document_schema
+        from operator_sre.operations.documents import all_documents
+
+        documents = all_documents()
+        if command not in documents:
+            problem = f"No command is called {command!r}."
+            raise _not_found(problem, command, documents, "List all commands with: operator --help")
+        found = document_schema(f"operator {command} --json", documents[command])
+        if as_json:
+            print_json({"command": command, "schema": found})
+        else:
+            print_lines(json.dumps(found, indent=1, ensure_ascii=False).splitlines())
         return
     folder = documentation()
     if folder is None:
@@ -52,21 +64,6 @@ def docs(
         print_json({"topics": topics})
     else:
         print_table(("topic", "title"), list(pages.items()))
-
-
-def _print_schema(command: str, *, as_json: bool) -> None:
-    from operator_sre.contract.schemas import document_schema
-    from operator_sre.operations.documents import all_documents
-
-    documents = all_documents()
-    if command not in documents:
-        problem = f"No command is called {command!r}."
-        raise _not_found(problem, command, documents, "List all commands with: operator --help")
-    found = document_schema(f"operator {command} --json", documents[command])
-    if as_json:
-        print_json({"command": command, "schema": found})
-    else:
-        print_lines(json.dumps(found, indent=1, ensure_ascii=False).splitlines())
 
 
 def _not_found(problem: str, name: str, known: Iterable[str], otherwise: str) -> NotFoundError:

@@ -23,7 +23,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines, print_
 from operator_sre.operations.operation import Operation, Parameter, Table, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from msgspec import Meta
 
@@ -102,10 +102,17 @@ def command_of(operation: Operation) -> Callable[..., None]:
             ):
                 found = operation.read_confirmed(app, request, done)
             else:
-                with _waiting(operation):
+                with _waiting(operation) as progress:
                     found = operation.perform(
-                        app, request, tell=None if as_json else show, agreed=question
+                        app,
+                        request,
+                        tell=None if as_json else show,
+                        agreed=question,
+                        progress=progress,
                     )
+            if operation.each:
+                _print_each(operation, found, as_json=as_json)
+                return
             if inspect.iscoroutine(found):
                 from operator_sre.faces.cli.signals import run_until_stopped
 
@@ -147,13 +154,29 @@ def _answers_to(operation: Operation) -> tuple[inspect.Parameter, ...]:
     return _CONFIRMED[:1] if operation.question else ()
 
 
-def _waiting(operation: Operation) -> AbstractContextManager[None]:
+def _waiting(operation: Operation) -> AbstractContextManager[Callable[[int], None] | None]:
     """Shows what is under way, where an operation says that it takes long."""
-    if not operation.waiting:
+    if not operation.waiting and not operation.counted:
         return nullcontext()
-    from operator_sre.faces.cli.progress import waiting
+    from operator_sre.faces.cli.progress import progress, waiting
 
-    return waiting(operation.waiting)
+    return progress(operation.counted) if operation.counted else waiting(operation.waiting)
+
+
+def _print_each(operation: Operation, rows: AsyncIterator[Any], *, as_json: bool) -> None:
+    """Print answers as they come; a program gets each as a document on its own line."""
+    from operator_sre.faces.cli.signals import run_until_stopped
+
+    async def listen() -> None:
+        async for row in rows:
+            document = operation.document(row)
+            if as_json:
+                names = fields_of(type(document))
+                print_json({name: getattr(document, name) for name in names}, line=True)
+            else:
+                show(operation.view(document, datetime.now(UTC)))
+
+    run_until_stopped(listen())
 
 
 @contextmanager

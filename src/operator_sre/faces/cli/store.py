@@ -1,9 +1,8 @@
-"""`operator store`: the database as a whole."""
+"""`operator store`: its operations, and the verbs that save, replace and purge the database."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,17 +17,19 @@ from operator_sre.faces.cli.consent import (
     cross_boundary,
     say_pending,
 )
+from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.progress import progress
+from operator_sre.operations import store
 
 if TYPE_CHECKING:
     from operator_sre.app.confirmations import Asked
-    from operator_sre.app.wiring import Difference, PurgePlan
+    from operator_sre.app.wiring import PurgePlan
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Check, back up and migrate the store.", no_args_is_help=True)
+app = noun_of(store)
 PASSPHRASE_BYTES_MAX = 4096
 PassphraseOption = Annotated[
     Path | None,
@@ -37,39 +38,7 @@ PassphraseOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing data.")]
 
 
-@app.command()
-def check(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Check the store for damage. Exit 1 if any. For the chain, use: operator audit verify."""
-    from operator_sre.app.store import check_store
-
-    with progress("checked") as tell:
-        report = check_store(config_of(context), progress=tell)
-    if as_json:
-        print_json({"sound": report.sound, "report": report})
-    elif report.sound:
-        print_lines([f"The store is intact: {report.entries} entries, {report.purged} purged."])
-    else:
-        print_lines([f"WRONG: {clean(problem)}." for problem in report.problems])
-        print_lines(_describe(report.differences))
-    if report.differences and not as_json:
-        print_lines(["Rebuild the tables with: operator store rebuild"])
-    raise typer.Exit(0 if report.sound else 1)
-
-
-@app.command()
-def rebuild(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Rebuild all tables derived from the ledger, and report differences."""
-    from operator_sre.app.store import rebuild_store
-
-    with progress("followed") as tell:
-        differences = rebuild_store(config_of(context), progress=tell)
-    if as_json:
-        print_json({"differences": differences})
-    else:
-        print_lines(_describe(differences) or ["All tables match the ledger."])
-
-
-@app.command()
+@app.command("backup")
 def backup(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
@@ -103,7 +72,7 @@ def backup(
     )
 
 
-@app.command()
+@app.command("restore")
 def restore(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The backup file.")],
@@ -197,26 +166,7 @@ def _mean_it(
     return None
 
 
-@app.command()
-def migrate(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Migrate the store to this version. Makes a backup first."""
-    from operator_sre.app.store import migrate_store
-
-    with progress("migrated"):
-        done = migrate_store(config_of(context))
-    saved = str(done.backup) if done.backup else None
-    if as_json:
-        print_json({"before": done.before, "after": done.after, "backup": saved})
-    elif saved:
-        print_lines([f"From schema {done.before} to {done.after}: {'; '.join(done.steps)}."])
-        print_lines([f"The previous store is in {clean(saved)}."])
-    elif done.after:
-        print_lines([f"Nothing to do: the store has schema {done.after}."])
-    else:
-        print_lines(["Nothing to do: there is no store yet."])
-
-
-@app.command()
+@app.command("purge")
 def purge(
     context: typer.Context,
     before: Annotated[str, typer.Option(help="Purge incidents that ended before this date.")],
@@ -284,13 +234,8 @@ def _ask_for_number(plan: PurgePlan) -> bool:
     return False
 
 
-def _describe(differences: Iterable[Difference]) -> list[str]:
-    return [
-        f"DIFFERENT: {table.table}: {table.missing} rows missing, {table.extra} too many,"
-        f" {table.changed} changed."
-        for table in differences
-    ]
-
-
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+arrange(app, "check", "rebuild", "backup", "restore", "migrate", "purge")

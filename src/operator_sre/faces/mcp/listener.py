@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.faces.mcp.server import Desk
     from operator_sre.faces.servers.admission import Admitted
-    from operator_sre.faces.servers.connections import BoundedServer
 
 __all__ = ["PATH", "Lines", "McpFace", "serve_http", "serve_pipe"]
 
@@ -159,7 +158,30 @@ async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], No
     """Serve HTTP until cancelled; `ready` gets the URL."""
     desk = _desk(home)
     with bind_socket(listener) as place:
-        server = _server(desk, listener)
+        # What holds the connections.
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from operator_sre.faces.mcp.server import server_of
+
+        inner = server_of(desk).streamable_http_app(
+            streamable_http_path=PATH,
+            json_response=True,
+            max_request_body_size=BODY_BYTES_MAX,
+            session_idle_timeout=SESSION_IDLE_S,
+            max_sessions=SESSIONS_MAX,
+            # Admission checks the Host header, because it knows all names of this server.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        now = desk.home.clock.monotonic
+        hosts = names_of((listener.bind, *listener.hosts))
+        tokens = TokenDesk(
+            desk.home,
+            Audience.MCP,
+            tokens=Rates(listener.rate, 2 * listener.rate, now),
+            strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
+        )
+        app = Admission(cast("Any", inner), McpFace(tokens, hosts), desk.refusals, hosts)
+        server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")
         address = address_of(place)
         await record_listener(home, address=address, tls=listener.tls, public=listener.public)
         url = f"{listener.scheme}://{address}{PATH}"
@@ -182,30 +204,3 @@ def _desk(home: App) -> Desk:
     # The library logs every message, and messages may hold secrets.
     logging.getLogger("mcp").setLevel(logging.WARNING)
     return Desk(home, Refusals(home))
-
-
-def _server(desk: Desk, listener: Listener) -> BoundedServer:
-    """What holds the connections."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    from operator_sre.faces.mcp.server import server_of
-
-    inner = server_of(desk).streamable_http_app(
-        streamable_http_path=PATH,
-        json_response=True,
-        max_request_body_size=BODY_BYTES_MAX,
-        session_idle_timeout=SESSION_IDLE_S,
-        max_sessions=SESSIONS_MAX,
-        # Admission checks the Host header, because it knows all names of this server.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    now = desk.home.clock.monotonic
-    hosts = names_of((listener.bind, *listener.hosts))
-    tokens = TokenDesk(
-        desk.home,
-        Audience.MCP,
-        tokens=Rates(listener.rate, 2 * listener.rate, now),
-        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
-    )
-    app = Admission(cast("Any", inner), McpFace(tokens, hosts), desk.refusals, hosts)
-    return bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")

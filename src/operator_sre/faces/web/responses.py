@@ -188,6 +188,7 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
     scheme, _, rest = referer.partition("://")
     ours = request.method == "POST" and scheme in ("http", "https") and rest.startswith(f"{host}/")
     facts = {
+        "bare": False,
         "words": words,
         "next_step": next_step,
         "status": status,
@@ -199,7 +200,7 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
         # What every page shows is asked of the store, which may be what went wrong.
         with suppress(OperatorError):
             return await page(request, "problem.html", lambda _: facts, title=title, status=status)
-    text = render("problem_bare.html", {"title": title, **facts})
+    text = render("problem.html", {**facts, "title": title, "bare": True})
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
 

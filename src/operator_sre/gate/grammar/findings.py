@@ -11,6 +11,7 @@ import msgspec
 from operator_sre.gate.grammar.fit import fit
 from operator_sre.gate.grammar.kinds import check
 from operator_sre.gate.grammar.paths import resolve_path
+from operator_sre.gate.grammar.picked_values import PICKING, picks_secret
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.tables import Tables
 from operator_sre.shell.line import parse
@@ -100,6 +101,8 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
+        if not reason and name in PICKING:
+            reason = picks_secret(name, [word.text for word in simple.words[1:]])
         if not inside:
             bears = (bears and simple.piped) or (name in _DESCRIBING and _bears_values(simple))
             if bears and simple.piped and not reason and _takes_apart(simple):

@@ -9,6 +9,7 @@ from operator_sre.gate.grammar.kinds import check
 from operator_sre.gate.grammar.languages import WORD_LANGUAGES, find_commands
 from operator_sre.gate.grammar.paths import resolve_path
 from operator_sre.gate.grammar.patterns import re
+from operator_sre.gate.grammar.questions import as_question
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.tables import Tool
 from operator_sre.shell.line import ASSIGNMENT, parse
@@ -66,6 +67,8 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         return f"?{tool.reveals}"
     if name == "ps" and _read_again(words):
         return "?ps may read these options without their dashes, and e shows the environment."
+    if name == "curl":
+        words = as_question(words, tool.options)
     if tool.words:
         reason = _in_language(tool, words, scene)
     else:

@@ -59,6 +59,11 @@ def differences(old: Rulebook, new: Rulebook) -> list[PolicyChange]:
             if old.grants.get(name) != new.grants.get(name)
         ),
         *(
+            PolicyChange(Effect.CHANGED, f"approvers {risk}", _describe_chain(new, risk))
+            for risk in _keys(old.chains, new.chains)
+            if old.chains.get(risk) != new.chains.get(risk)
+        ),
+        *(
             PolicyChange(
                 Effect.LOOSER,
                 f"override {override.rule}",
@@ -119,6 +124,14 @@ def _approval(book: Rulebook) -> Mapping[str, str]:
 def _tools(book: Rulebook, other: Rulebook) -> Mapping[str, str]:
     """The decision on each tool that one of two books names; without one, its risk decides."""
     return {name: book.tools.get(name, Decision.AUTO) for name in {**book.tools, **other.tools}}
+
+
+def _describe_chain(book: Rulebook, risk: str) -> str:
+    steps = [
+        f"{each.name} ({', '.join(each.people)}) for {each.wait_s / 60:g} minutes"
+        for each in book.chains.get(risk, ())
+    ]
+    return f"asked: {', then '.join(steps)}" if steps else "no chain any more"
 
 
 def _compare_words(

@@ -145,6 +145,7 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
         grants={**base.grants, **written.grants},
         budgets={**base.budgets, **written.budgets},
         limits={**base.limits, **written.limits},
+        chains={**base.chains, **written.chains},
         overrides=(*base.overrides, *(override for override, _ in written.overrides)),
     )
 

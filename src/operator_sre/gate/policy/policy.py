@@ -14,6 +14,7 @@ import msgspec
 
 from operator_protocols.domain.action import SHELL, Action, digest_of
 from operator_protocols.domain.confinement import Confinement
+from operator_protocols.domain.permit import Approver
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.codec import to_json
@@ -73,6 +74,7 @@ class Rulebook(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     grants: Mapping[str, tuple[str, ...]] = {}
     budgets: Mapping[str, float] = {}
     limits: Mapping[str, float] = {}
+    chains: Mapping[str, tuple[Approver, ...]] = {}
     overrides: tuple[Override, ...] = ()
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from operator_protocols.domain.permit import Approver
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_protocols.errors import ConfigError
 from operator_sre.gate.policy.egress import network_of
@@ -212,7 +213,8 @@ RULES_MAX = 1000
 TEXT_MAX = 2000
 SECTIONS = (
     *("version", "safe", "review", "blocked", "paths", "egress", "hosts", "services", "budgets"),
-    *("roles", "grants", "modes", "approval", "tools", "limits", "overrides"),
+    *("roles", "groups", "grants", "modes", "approval", "approvers", "tools", "limits"),
+    "overrides",
 )
 RULE_KEYS = (
     *("id", "why", "command", "subcommand", "options", "without", "operand", "path", "redirect"),
@@ -228,6 +230,9 @@ BUDGETS: Mapping[str, tuple[float, float]] = {
     "tokens_max": (1, 1_000_000_000),
     "usd_max": (0.001, 1_000_000),
 }
+# Of a chain of approvers: how many steps, and how long each has by default and at most.
+STEPS_MAX = 10
+MINUTES, MINUTES_MAX = 5.0, 1440.0
 LIMITS: Mapping[str, tuple[float, float]] = {
     "changes_per_hour": (0, 100_000),
     "blast_radius": (1, 100_000),
@@ -265,6 +270,7 @@ class Written:
     grants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     budgets: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
+    chains: dict[str, tuple[Approver, ...]] = field(default_factory=dict)
     overrides: list[tuple[Override, Node]] = field(default_factory=list)
 
 
@@ -298,6 +304,7 @@ def read_policy(text: str, file: str, *, origin: str) -> Written:
             names = (text.removesuffix(".service").lower() for text in node.words())
             written.services[key] = tuple(names)
     _tables(table, written)
+    _chains(table, written)
     for node in table["overrides"].list() if "overrides" in table else ():
         keys = ("rule", "reason", "by")
         body = node.table(keys)
@@ -454,3 +461,40 @@ def _tables(table: Mapping[str, Node], written: Written) -> None:
     for name, node in entries("limits", tuple(LIMITS)).items():
         low, high = LIMITS[name]
         written.limits[name] = node.number(low=low, high=high)
+
+
+def _chains(table: Mapping[str, Node], written: Written) -> None:
+    """Who is asked for each risk, one after the other; a name is a group or a person."""
+    groups = {
+        name: node.words()
+        for name, node in (table["groups"].table().items() if "groups" in table else ())
+    }
+    for risk, node in table["approvers"].table(Risk).items() if "approvers" in table else ():
+        steps = node.list()
+        if not 0 < len(steps) <= STEPS_MAX:
+            raise node.error(f"A chain has 1 to {STEPS_MAX} steps.")
+        chain = []
+        for step in steps:
+            minutes = MINUTES
+            place = step
+            if step.kind != "text":
+                body = step.table(("ask", "minutes"))
+                if "ask" not in body:
+                    raise step.error("The step has no 'ask'.")
+                place = body["ask"]
+                if "minutes" in body:
+                    minutes = body["minutes"].number(low=0.1, high=MINUTES_MAX)
+            name = place.word()
+            people = groups.get(name, (name,))
+            if not any(_may_answer(person, Risk(risk), written.roles) for person in people):
+                why = f"{name[:60]!r} has no person whose role may approve {risk} risk."
+                raise place.error(
+                    why, next_step="Name a group under 'groups', or a person with a role."
+                )
+            chain.append(Approver(name, people, minutes * 60.0))
+        written.chains[risk] = tuple(chain)
+
+
+def _may_answer(person: str, risk: Risk, roles: Mapping[str, str]) -> bool:
+    role = roles.get(person, ROLES[0]) if roles else ROLES[-1]
+    return role == "admin" or (role == "approver" and risk <= Risk.HIGH)

@@ -12,7 +12,8 @@ from math import log
 from operator_protocols.domain.command import Attempt
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.pattern import Pattern
-from operator_sre.ledger.history.templates import needs_venv, placeholders_of, template_of
+from operator_sre.ledger.history.templates import placeholders_of, template_of
+from operator_sre.shell.pythons import needs_venv
 
 __all__ = ["category_of_line", "learn", "rank_patterns"]
 

@@ -87,6 +87,7 @@ _OPEN = Pattern(
     + NAME
     + rb"[\"']?:[ \t]*[|>][+-]?\d?[ \t]*(?:\r?\n(?:[ \t]+[^\n]*)?)*\z|\blogin\s+\S+\s*\z"
     rb"|[\"'\\]value[\"'\\]*\s*:\s*[\"'][^\"'\n]{3,256}[\"'],\s*\z"
+    rb"|form-data; name=\"" + NAME + rb"\"[^\n]{0,200}\n(?:[\w-]+: [^\n]{0,200}\n){0,4}\s*\z"
     rb"|(?:^|[\s\"'])--?[\w.-]*(?:" + STEMS + rb")[\w.-]*[\"']?,?\s*\z"
 )
 # Another member, or the end, of `{Password:x Port:1}` and `{password: x, port: 1}`.

@@ -115,14 +115,14 @@ NAME_BYTES_MAX = 128
 STEMS = (
     rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|\bpw\b|kennwort|secret"
     rb"|token|jwt|key|auth|cred|sessionid|sessid|\bsid\b|psk|pepper|sig(?:nature)?|bearer|community"
-    rb"|license|\bseed\b|cookie|refresh|assertion|csrf|xsrf|\bencrypt\b"
+    rb"|license|\bseed\b|cookie|refresh|assertion|csrf|xsrf|\bcrumb|\bencrypt\b"
 )
 
 # A name that may be one, with a word before it that is written apart.
 NAME = (
     rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
     rb"|recovery|storage|license|webhook|root|client|activation|preshared|pre-shared) )?"
-    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
+    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*(?: ID\b)?"
 )
 
 
@@ -192,6 +192,7 @@ _LAST = {
     "refresh": Name("token", Trust.MADE),
     "assertion": Name("token", Trust.MADE),
     "csrf": Name("token", Trust.MADE),
+    "crumb": Name("token", Trust.MADE),
     "xsrf": Name("token", Trust.MADE),
     "encrypt": Name("secret", Trust.MADE),
     "sessid": Name("session", Trust.RANDOM),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operator_sre.ledger.redaction.findings import Finding, Pattern, detector
-from operator_sre.ledger.redaction.names import Trust
+from operator_sre.ledger.redaction.names import NAME, Trust, name_of
 from operator_sre.ledger.redaction.values import (
     Value,
     is_code,
@@ -42,7 +42,8 @@ _KEYS = "|".join(
     )
 )
 TRIGGERS = (
-    rb"\bpw\b|identified |log ?in|account|:(?:\d{4,5}|\*):|\bpin\b|\botp\b|\btotp\b|\b[2m]fa\b"
+    rb"form-data; name=|addauth|userinfo=|(?m:^\"[\w.@-]{1,63}\" \")"
+    rb"|\bpw\b|identified |log ?in|account|:(?:\d{4,5}|\*):|\bpin\b|\botp\b|\btotp\b|\b[2m]fa\b"
     rb"| codes?:|> *hello|setuser|\bsend(?:line)? |\bcrypt\(|pgp_sym|__construct|\bPASS "
     rb"|code (?:is|\d|sent)|basic auth|authenticated as|(?:activation|license) (?:code|key)"
     rb"|\bLOGIN |hmac-|key-string|key \d+ md5|: (?:PSK|EAP|XAUTH)|(?:SHA|MD5|AES|DES) \""
@@ -61,7 +62,7 @@ _WITH = (
     rb"|entered|tried|trying)(?: the| a| his| her)? "
 )
 _IS = (
-    rb"(?:is|was|are|will be|should be|set to|changed to|reset to|to|from|now|->|equals)"
+    rb"(?:is|was|are|will be|should be|set to|changed to|reset to|bound to|to|from|now|->|equals)"
     rb"(?: now| still| just| set to)?:?"
 )
 _OPEN = rb" [\"'`(]?"
@@ -78,6 +79,7 @@ _SAID = Pattern(
     + _WITH
     + rb")?"
     + _NOUN
+    + rb"[\"'`]?"
     + _WHOSE
     + rb"? "
     + _IS
@@ -132,6 +134,8 @@ _SENT = Pattern(rb"\bsend(?:line)?(?: --)? \"")
 _USER = Pattern(
     rb"(?i)\b(?:user|username|login|account):? [\w.@-]+[,;]? (?:and )?"
     rb"(?:pass|password|pw|pwd)[: =]+|\bbasic auth [\w.@-]+:|\bauthenticated as [\w.@-]+ with "
+    rb"|\b(?:login|userpwd|userinfo)=[\w.@-]{1,64}:|\blogin [\w.@-]{1,64} \""
+    rb"|\baddauth \w+ [\w.@-]+:"
 )
 _DIGITS = Pattern(
     rb"(?i)\b(?:pin|otp|totp|2fa|mfa"
@@ -156,6 +160,12 @@ _FILES = Pattern(
 )
 # cloud-init, once: a line for each user. Each line is a finding of its own.
 _RANDOM_PASSWORDS = Pattern(rb"'random' passwords\r?\n(?:[\w.-]+:[^\s:]+(?:\r?\n|\z))+")
+# The lines of pgbouncer's list of users: two texts in quotes, and nothing else.
+_USER_LIST = Pattern(rb"(?m)^\"[\w.@-]{1,63}\" \"[^\"\n]{6,256}\"\r?$")
+# A field of a form that was sent in parts.
+_FORM_FIELD = Pattern(
+    rb"(?i)form-data; name=\"" + NAME + rb"\"[^\n]{0,200}\r?\n(?:[\w-]+: [^\n]{0,200}\n){0,4}\r?\n"
+)
 _PGPASS = Pattern(rb"(?m)^[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w.@-]+:")
 
 
@@ -178,6 +188,11 @@ def find_spelled(data: bytes) -> Iterator[Finding]:
     yield from _find_in_files(data)
     yield from _find_in_pgpass(data)
     yield from _find_touching(data)
+    yield from _find_form_fields(data)
+    for start, end in _USER_LIST.spans(data):
+        value = read_quoted(data, data.index(b'" "', start, end) + 2)
+        if value is not None and is_secret(value.of(data), Trust.CHOSEN):
+            yield Finding(value.start, value.end, "password")
     for start, end in _RANDOM_PASSWORDS.spans(data):
         at = data.index(b"\n", start) + 1
         while at < end:
@@ -208,6 +223,15 @@ def _find_touching(data: bytes, _: int, end: int) -> Iterator[Finding]:
     raw = value.of(data)
     if any(48 <= byte < 58 for byte in raw) and is_secret(raw, Trust.SAID):
         yield Finding(value.start, value.end, "password")
+
+
+@detector(_FORM_FIELD)
+def _find_form_fields(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    named = name_of(data[start:end].split(b'"')[1])
+    last = line_end(data, end, 4096)
+    last -= data[last - 1 : last] == b"\r"
+    if named is not None and last > end and is_secret(data[end:last], named.trust):
+        yield Finding(end, last, named.kind)
 
 
 @detector(_FILES)

@@ -13,7 +13,6 @@ from operator_protocols.errors import MissingExtraError, ObservationError
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
-    from lightkube import SingleConfig
 
 __all__ = ["Api", "ChangingApi", "HttpApi", "StatusError", "open_api"]
 
@@ -154,7 +153,15 @@ def open_api(kubeconfig: str, context: str) -> HttpApi:
     # Each resource is watched on a connection of its own.
     timeout = httpx2.Timeout(ANSWER_S_MAX, connect=CONNECT_S_MAX)
     try:
-        config = _read_kubeconfig(kubeconfig, context)
+        from lightkube import KubeConfig
+
+        if kubeconfig:
+            found = KubeConfig.from_file(str(Path(kubeconfig).expanduser()))
+        else:
+            found = KubeConfig.from_env()
+        config = found.get(context_name=context) if context else found.get()
+        if config is None:
+            raise ValueError("it has no current context")
         client = AsyncClient(config, ConnectionParams(timeout=timeout, trust_env=False))
     except (KubeconfigError, OSError, ValueError, KeyError, TypeError) as problem:
         where = kubeconfig or "the default kubeconfig"
@@ -163,19 +170,6 @@ def open_api(kubeconfig: str, context: str) -> HttpApi:
             next_step="Set `kubeconfig` and `context` of the subject.",
         ) from problem
     return HttpApi(client)
-
-
-def _read_kubeconfig(kubeconfig: str, context: str) -> SingleConfig:
-    from lightkube import KubeConfig
-
-    if kubeconfig:
-        found = KubeConfig.from_file(str(Path(kubeconfig).expanduser()))
-    else:
-        found = KubeConfig.from_env()
-    chosen = found.get(context_name=context) if context else found.get()
-    if chosen is None:
-        raise ValueError("it has no current context")
-    return chosen
 
 
 def _message_of(text: str) -> str:

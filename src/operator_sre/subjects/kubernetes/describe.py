@@ -68,7 +68,21 @@ class Block:
 
 def parse_description(kind: str, text: str) -> Object:
     """One object of `kubectl describe`; empty where nothing was printed about one."""
-    tree = _tree(text)
+    tree = Block()
+    stack = [(-1, tree)]
+    for line in text.splitlines()[:LINES_MAX]:
+        if not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        while stack[-1][0] >= indent:
+            stack.pop()
+        parent = stack[-1][1]
+        parent.rows.append(line.strip())
+        match = _KEY.match(line)
+        if match:
+            block = Block((match.group(3) or "").strip())
+            parent.fields.append((match.group(2).strip(), block))
+            stack.append((indent, block))
     name = tree.text("Name")
     if not name:
         return {}
@@ -110,25 +124,6 @@ def parse_age(text: str) -> float | None:
     """Seconds of an age such as `2m54s`; None where it is unknown."""
     parts = _AGE.findall(text)
     return float(sum(int(number) * _SECONDS[unit] for number, unit in parts)) if parts else None
-
-
-def _tree(text: str) -> Block:
-    root = Block()
-    stack = [(-1, root)]
-    for line in text.splitlines()[:LINES_MAX]:
-        if not line.strip():
-            continue
-        indent = len(line) - len(line.lstrip())
-        while stack[-1][0] >= indent:
-            stack.pop()
-        parent = stack[-1][1]
-        parent.rows.append(line.strip())
-        match = _KEY.match(line)
-        if match:
-            block = Block((match.group(3) or "").strip())
-            parent.fields.append((match.group(2).strip(), block))
-            stack.append((indent, block))
-    return root
 
 
 def _event(

@@ -58,7 +58,19 @@ def build_snapshot(
         for report in item.get("events", ()):
             _add_event(events, report)
         if kind == "event":
-            _add_event(events, _event_fields(item))
+            about = item.get("involvedObject") or item.get("regarding") or {}
+            _add_event(
+                events,
+                {
+                    "kind": str(about.get("kind", "")).lower(),
+                    "name": about.get("name", ""),
+                    "type": item.get("type", ""),
+                    "reason": item.get("reason", ""),
+                    "message": item.get("message") or item.get("note") or "",
+                    "age_s": item.get("age_s"),
+                    "count": item.get("count") or 1,
+                },
+            )
         elif _name(item):
             kinds.setdefault(kind, []).append(item)
     sets = {_name(item): _owner(item) for item in kinds.get("replicaset", [])}
@@ -104,19 +116,6 @@ def _labels(item: Object) -> dict[str, str]:
 def _owner(item: Object) -> str:
     owners = item.get("metadata", {}).get("ownerReferences") or [{}]
     return str(owners[0].get("name", ""))
-
-
-def _event_fields(item: Object) -> Object:
-    about = item.get("involvedObject") or item.get("regarding") or {}
-    return {
-        "kind": str(about.get("kind", "")).lower(),
-        "name": about.get("name", ""),
-        "type": item.get("type", ""),
-        "reason": item.get("reason", ""),
-        "message": item.get("message") or item.get("note") or "",
-        "age_s": item.get("age_s"),
-        "count": item.get("count") or 1,
-    }
 
 
 def _add_event(events: dict[tuple[str, str, str, str], Event], report: Object) -> None:

@@ -116,7 +116,9 @@ def find_addresses(snapshot: Snapshot) -> Iterator[Suspicion]:
         demand = {address.port for _, address in clients}
         behind = snapshot.select_workloads(service)
         served = {p.number for w in behind for c in w.spec.containers for p in c.ports}
-        agreed = len(clients) > 1 or (demand <= served and not served & _numbers(service))
+        agreed = len(clients) > 1 or (
+            demand <= served and not served & {port.number for port in service.ports}
+        )
         if not right.get(name) and agreed and len(demand) == 1:
             # All clients agree, so the service has changed.
             target = behind[0].name if behind else name
@@ -294,10 +296,6 @@ def _judge_host(snapshot: Snapshot, workload: Workload, address: Address) -> Ite
     yield Suspicion.of(
         "wrong_address", workload.name, weight, why, likely, *lines[:1], explains=[workload.name]
     )
-
-
-def _numbers(service: Service) -> set[int]:
-    return {port.number for port in service.ports}
 
 
 def _find_meant(snapshot: Snapshot, address: Address) -> Service | None:

@@ -72,7 +72,20 @@ class ObjectStore:
         """Keep the newest state of an object; whether a check could find something else now."""
         metadata = item.get("metadata") or {}
         key = (str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-        _trim(kind, item, metadata)
+        # Remove what no check reads and what must not be kept.
+        item["kind"] = kind
+        metadata.pop("managedFields", None)
+        annotations = metadata.get("annotations")
+        if annotations:
+            for name in _DROPPED_ANNOTATIONS:
+                annotations.pop(name, None)
+        if kind == "configmap":
+            # The keys and a digest tell a change and a missing key; the values stay where they are.
+            content = {**(item.pop("data", None) or {}), **(item.pop("binaryData", None) or {})}
+            item["keys"] = sorted(content)
+            item["digest"] = hashlib.sha256(_encode(dict(sorted(content.items())))).hexdigest()[:12]
+        elif kind == "node":
+            (item.get("status") or {}).pop("images", None)
         known = self._kinds.setdefault(kind, {})
         limit = EVENTS_MAX if kind == "event" else OBJECTS_MAX
         if key not in known and len(known) >= limit:
@@ -125,20 +138,3 @@ class ObjectStore:
     def find(self, kind: str, namespace: str, name: str) -> Stored | None:
         """One object."""
         return self.of(kind).get((namespace, name))
-
-
-def _trim(kind: str, item: Object, metadata: Object) -> None:
-    """Remove what no check reads and what must not be kept."""
-    item["kind"] = kind
-    metadata.pop("managedFields", None)
-    annotations = metadata.get("annotations")
-    if annotations:
-        for name in _DROPPED_ANNOTATIONS:
-            annotations.pop(name, None)
-    if kind == "configmap":
-        # The keys and a digest tell a change and a missing key; the values stay where they are.
-        content = {**(item.pop("data", None) or {}), **(item.pop("binaryData", None) or {})}
-        item["keys"] = sorted(content)
-        item["digest"] = hashlib.sha256(_encode(dict(sorted(content.items())))).hexdigest()[:12]
-    elif kind == "node":
-        (item.get("status") or {}).pop("images", None)

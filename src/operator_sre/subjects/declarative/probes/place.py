@@ -137,9 +137,15 @@ class Probe(Protocol):
         ...
 
 
-def places_of(target: Target, port: int | None = None) -> list[Address]:
-    """Where a target answers; Blind where it has no port. A port of the probe counts everywhere."""
-    found = addresses_of(target, port)
+def places_of(
+    target: Target, port: int | None = None, *, usual: int | None = None
+) -> list[Address]:
+    """Where a target answers; Blind where it has no port. A port of the probe counts everywhere.
+
+    `usual` is the port of a target without one.
+    """
+    has_port = target.port or target.endpoints
+    found = addresses_of(target, port or (None if has_port else usual))
     if not found:
         raise Blind("the target has no port")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +17,7 @@ from operator_sre.subjects.declarative.values import Readings, plain
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["KEYS", "SqlProbe", "read_sql"]
+__all__ = ["KEYS", "ROWS_MAX", "SqlProbe", "read_columns", "read_sql"]
 
 KEYS = ("query", "database", "user", "port")
 PORT = 5432
@@ -59,8 +59,7 @@ class SqlProbe:
                     raise Blind(f"login rejected: {_why(error)}") from error
                 raise OSError(_why(error)) from error
 
-        has_port = place.target.port or place.target.endpoints
-        addresses = places_of(place.target, self.port or (None if has_port else PORT))
+        addresses = places_of(place.target, self.port, usual=PORT)
         try:
             return await observe_first(place, addresses, ask)
         except psycopg.Error as error:
@@ -108,13 +107,18 @@ class SqlProbe:
                         break
         finally:
             await connection.close()
-        readings: Readings = {"rows": len(rows)}
         first: Mapping[str, Any] = rows[0] if rows else {}
-        for name, value in list(first.items())[:COLUMNS_MAX]:
-            scalar = plain(float(value) if isinstance(value, Decimal) else value)
-            if NAME.fullmatch(name) and name not in _OWN and scalar is not None:
-                readings[name] = scalar
-        return readings
+        return {"rows": len(rows), **read_columns(first.items())}
+
+
+def read_columns(pairs: Iterable[tuple[str, Any]]) -> Readings:
+    """The columns of a row that are values, by their names."""
+    readings: Readings = {}
+    for name, value in list(pairs)[:COLUMNS_MAX]:
+        scalar = plain(float(value) if isinstance(value, Decimal) else value)
+        if NAME.fullmatch(name) and name not in _OWN and scalar is not None:
+            readings[name] = scalar
+    return readings
 
 
 def _why(error: psycopg.Error) -> str:

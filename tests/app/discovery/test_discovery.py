@@ -153,7 +153,7 @@ async def test_a_database_is_proposed_with_the_grant_of_its_page(tmp_path: Path)
     recognised = await _recognise(listener)
     (proposal,) = _propose([(listener, *recognised)], ())
     assert (proposal.plugin, proposal.target, proposal.name) == ("postgres", "server", "postgres")
-    page = (Path(__file__).parents[2] / "docs" / "subjects" / "postgres.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "subjects" / "postgres.md").read_text()
     statements = [line for line in proposal.grant.splitlines() if not line.startswith("\\")]
     assert len(statements) == 3
     assert "\n".join(statements) in page
