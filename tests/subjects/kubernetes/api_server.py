@@ -42,6 +42,8 @@ class Change:
     @property
     def dry(self) -> bool:
         """Whether nothing was to be kept."""
+        if self.method == "DELETE" and self.body:
+            return bool(self.body.get("dryRun") == ["All"])  # as the server, which reads one
         return self.query.get("dryRun") == "All"
 
 
