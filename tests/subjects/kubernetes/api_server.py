@@ -153,7 +153,7 @@ class ApiServer:
         self, writer: asyncio.StreamWriter, path: str, query: Mapping[str, str]
     ) -> None:
         if path == "/readyz" and self.hangs:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         elif path == "/readyz":
             status = "200 OK" if self.ready else "500 Internal Server Error"
             await _send(writer, b"ok" if self.ready else b"[-]etcd failed", status=status)
