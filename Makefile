@@ -111,6 +111,7 @@ test-system: lint
 	else \
 		echo 'Not root, or no apt-get: nothing is installed, skips are failures all the same.'; \
 	fi
+	@$(call ready,docs)
 	@.venv/bin/python -m tests.engines.compose
 	@.venv/bin/python -m tests.engines.base
 	@.venv/bin/python -m tests.tools.pd

@@ -118,7 +118,7 @@ class Controls:
         from operator_sre.executor.tools.parameters import Invalid
         from operator_sre.executor.tools.registry import known_from
         from operator_sre.executor.transports.shells import HERE, Shells
-        from operator_sre.executor.venv import enter_venv
+        from operator_sre.venv import enter_venv
 
         known = known_from(ticket, self.targets(), target=action.target)
         found = await self.registry.propose(enter_venv(action), known)

@@ -11,8 +11,8 @@ import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level, Risk, Verdict
-from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Policy, judge
+from operator_sre.venv import enter_venv
 
 INDEX, LINKS = "index", "links"
 PINNED = (

@@ -90,6 +90,16 @@ async def test_what_flaps_has_to_hold_for_longer_before_anybody_wrote_that_it_do
     assert ended.state is TicketState.RESOLVED
 
 
+async def test_one_violation_that_flaps_keeps_its_whole_ticket(store: Store) -> None:
+    await store.tickets.open([violation("node-1"), violation("node-2")])
+    long_ago = NOON - timedelta(seconds=2 * STABLE_S)
+    flaps = replace(FLAPS, health=Health.HEALTHY, since=long_ago)
+    calm = replace(flaps, target="node-2", breaks=())
+    assert await _desk(store).recover("shop", [flaps, calm], NOON) == []
+    calmed = [replace(flaps, breaks=()), calm]
+    assert len(await _desk(store).recover("shop", calmed, NOON)) == 1
+
+
 @pytest.mark.parametrize(
     ("held", "kind"), [(True, Kind.TICKET_RESOLVED), (False, Kind.TICKET_ESCALATED)]
 )

@@ -74,6 +74,7 @@ async def test_what_breaks_again_and_again_is_watched_after_a_proof(one: _Desk) 
     assert await one.desk.recover("shop", one.well(FLAP_S - 1), one.clock.now()) == []
     (resolved,) = await one.desk.recover("shop", one.well(FLAP_S), one.clock.now())
     assert resolved.state is TicketState.RESOLVED
+    assert resolved.reason.startswith("It was watched and has held for")
 
 
 async def test_a_proof_over_the_whole_time_resolves_it_at_once(one: _Desk) -> None:
@@ -175,3 +176,23 @@ async def test_what_a_person_holds_stays_held_when_it_breaks_again(one: _Desk) -
     (again,) = await one.desk.file([broken], [], one.clock.now())
     assert (again.state, again.attempts) == (TicketState.OPEN, 0)
     assert again.is_paused(one.clock.now())
+
+
+async def test_live_tickets_of_a_removed_subject_are_closed_and_no_others(one: _Desk) -> None:
+    await one.desk.file([violation("node-1")], [])
+    await one.desk.file([replace(violation("node-1"), subject="orders")], [])
+    await one.desk.retire("shop", "The subject was removed.")
+    kept = [ticket.subject for ticket in one.store.tickets.find() if ticket.state.live]
+    assert kept == ["orders"]
+    (entry,) = one.store.entries.newest(limit=1)
+    assert (entry.ticket, entry.payload["reason"]) == (1, "The subject was removed.")
+    without = Desk(
+        tickets=one.store.tickets,
+        leases=one.store.leases,
+        stable_s=STABLE_S,
+        journal=one.store.journal,
+    )
+    await without.retire("orders", "It has no moves.")
+    assert [ticket.subject for ticket in one.store.tickets.find() if ticket.state.live] == [
+        "orders"
+    ]

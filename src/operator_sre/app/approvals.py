@@ -16,6 +16,7 @@ from operator_protocols.errors import AuthorityError, NotFoundError, OperatorErr
 from operator_sre.app.outlook import Outlook, outlook_of_request
 from operator_sre.app.persons import NoMore, must_be_a_person, signed_in
 from operator_sre.app.wiring import App
+from operator_sre.gate import escalation_of
 
 __all__ = [
     "Always",
@@ -77,8 +78,6 @@ async def escalate_requests(app: App) -> None:
 
     A parked run does not wait by itself, and its process may be gone.
     """
-    from operator_sre.gate import escalation_of
-
     while True:
         try:
             for pending in app.store.approvals.find(states=(ApprovalState.PENDING,)):

@@ -32,8 +32,8 @@ from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.categories import named_exit
 from operator_sre.executor.execute import Recovery
-from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Way
+from operator_sre.venv import enter_venv
 
 __all__ = [
     "Execution",

@@ -36,6 +36,7 @@ PURPOSES = {
     "agent": "remote models",
     "alerts": "alerts from other systems",
     "amqp": "probes of RabbitMQ",
+    "aws": "AWS: instances, volumes and groups",
     "cluster": "workers on several machines",
     "demo": "operator demo",
     "evals": "evaluation campaigns",

@@ -19,11 +19,11 @@ from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.app.persons import by_an_agent
 from operator_sre.config import Config
 from operator_sre.enforcement import why_not_confined
-from operator_sre.executor.venv import enter_venv
 from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.authority import Grant, Role
 from operator_sre.gate.policy import PolicyRule, Rulebook, built_in
 from operator_sre.gate.policy.reload import LOOK_S, PolicyFile
+from operator_sre.venv import enter_venv
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App

@@ -12,7 +12,7 @@ from pathlib import Path
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.persons import signed_in
 from operator_sre.executor.transports.local import ENVIRONMENT
-from operator_sre.executor.venv import active_venv, found_venv, warning_for
+from operator_sre.venv import active_venv, found_venv, warning_for
 
 __all__ = ["SystemState", "is_own_program", "system_state", "venv_warnings"]
 

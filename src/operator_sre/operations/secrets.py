@@ -20,6 +20,7 @@ from operator_sre.app.secrets import (
     holder_named,
     settle_changes,
     sweep_leases,
+    try_secret,
     view_of,
 )
 from operator_sre.app.secrets import list_secrets as list_known
@@ -172,8 +173,6 @@ async def remove_secret(app: App, *, name: str, agreed: str) -> SecretView:
 
 async def test_secret(app: App, *, name: str) -> TestedSecret:
     """Whether it can be read and is accepted."""
-    from operator_sre.app.secrets import try_secret
-
     return TestedSecret(name, tuple(await try_secret(app, name)))
 
 

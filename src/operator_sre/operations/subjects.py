@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from operator_protocols.errors import NotFoundError
-from operator_sre.app.health import SubjectHealth
+from operator_sre.app.health import SubjectHealth, health_of
 from operator_sre.app.subjects import SubjectLine
 from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.operations.operation import Operation, Request, Route, Table, View
@@ -50,8 +50,6 @@ class SubjectDocument:
 
 def health_of_known(app: App, *, name: str) -> SubjectHealth:
     """The health of one subject. NotFoundError lists those there are."""
-    from operator_sre.app.health import health_of
-
     known = app.subjects()
     if name not in known:
         there = ", ".join(known) or "none"

@@ -16,6 +16,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, NotFoundError, OperatorError
 from operator_sre.app.answers.texts import build_redactor, without_secrets
 from operator_sre.app.project import FURTHER_CHECKS, line_of
+from operator_sre.config.models import models_of
 from operator_sre.config.service import service_of
 from operator_sre.config.settings import FILE, POLICY_FILE, SETTINGS, TABLES
 from operator_sre.config.subjects import SubjectConfig, subjects_of
@@ -137,7 +138,6 @@ def _check_tables(project: Project) -> Iterator[ValidationIssue]:
 
     Notices, the service, models and the policy are checked as a whole.
     """
-    from operator_sre.config.models import models_of
     from operator_sre.gate.policy.load import load_book
 
     file, again = project.file, _again(project.folder)

@@ -14,6 +14,8 @@ from typing import Annotated
 
 import msgspec
 
+from operator_protocols.errors import OperatorError
+
 __all__ = ["Listener", "add_containers", "read_listeners"]
 
 PROC = Path("/proc")
@@ -135,7 +137,6 @@ class _Container(msgspec.Struct):
 
 async def add_containers(listeners: Iterable[Listener]) -> list[Listener]:
     """The same, with the container behind each published port, where Docker can be asked."""
-    from operator_protocols.errors import OperatorError
     from operator_sre.executor.docker import Engine
 
     published: dict[int, tuple[str, str]] = {}

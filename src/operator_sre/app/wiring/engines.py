@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from operator_sre.engine import LocalEngine
 from operator_sre.engine.trials import (
     ErrandState,
     TrialErrand,
@@ -15,6 +16,10 @@ from operator_sre.engine.trials import (
     TrialTaker,
     trial_queue,
 )
+from operator_sre.monitor import Monitor, WatchStats
+from operator_sre.pipeline import Pipeline
+from operator_sre.tickets import Desk
+from operator_sre.verify import Verifier
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,8 +54,6 @@ REPAIRS_READ_MAX = 100
 def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
     """The loops that watch and work, on this home; `stats` tell how watching goes."""
     from operator_protocols.kit.datafiles import DataFiles
-    from operator_sre.engine import LocalEngine
-    from operator_sre.monitor import WatchStats
 
     known: dict[str, Controls] = {}
     DataFiles.keep_in(app.config.home / "data-files")
@@ -83,8 +86,6 @@ def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
 
 def desk_of(app: App) -> Desk:
     """Where the tickets of this home are filed and ended."""
-    from operator_sre.tickets import Desk
-
     store = app.store
     return Desk(
         tickets=store.tickets,
@@ -99,9 +100,6 @@ def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
     from operator_sre.app.models import mind_of, objection_to, summaries_of
     from operator_sre.app.policy import budget_of
     from operator_sre.app.silences import silences_now
-    from operator_sre.monitor import Monitor
-    from operator_sre.pipeline import Pipeline
-    from operator_sre.verify import Verifier
 
     store, config = app.store, app.config
     interval_s = config.number("interval_s")

@@ -18,7 +18,7 @@ from operator_sre.executor.box import TEMPORARY, box_words
 from operator_sre.executor.hidden import Hidden, bounds_of
 from operator_sre.executor.programs import PreparedProgram, Program, Programs
 from operator_sre.executor.transports import git
-from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
+from operator_sre.venv import not_ours, shadowed_by, with_venv
 
 __all__ = ["ENVIRONMENT", "SHELL", "Gives", "LocalShell", "given_nothing"]
 

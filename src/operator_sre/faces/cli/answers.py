@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +44,6 @@ def validate(
 ) -> None:
     """Check a project and list every problem. Exit 1 if there is one."""
     import os
-    from pathlib import Path
 
     from operator_sre.app.answers import validate_project
     from operator_sre.app.wiring import look_at_app

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.options import JsonOption
 from operator_sre.faces.cli.output import print_json, print_lines
 
@@ -100,8 +101,6 @@ def completion(
     bash: source <(operator completion bash); zsh: source <(operator completion zsh); fish: operator
     completion fish | source. Add that line to your shell's startup file to keep it.
     """
-    from operator_protocols.errors import UsageError
-
     if shell not in SHELLS:
         raise UsageError(
             f"There is no completion for {shell!r}.", next_step=f"Shells: {', '.join(SHELLS)}."

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from operator_protocols.errors import NotFoundError
 from operator_sre.faces.cli.options import JsonOption, config_at
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
@@ -56,7 +57,6 @@ def trust(
     as_json: JsonOption = False,
 ) -> None:
     """Trust a settings file for the directories below it, until it changes."""
-    from operator_protocols.errors import NotFoundError
     from operator_sre.app.config_trust import keep_trust, record_trust
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.signals import run_until_stopped

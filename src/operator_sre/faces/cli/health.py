@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_sre.app.health import show_health
 from operator_sre.faces.cli.noun import show
 from operator_sre.faces.cli.options import JsonOption, open_home
 from operator_sre.faces.cli.output import print_json
@@ -35,7 +36,6 @@ def health(
 
     Exit code 0 when every subject is watched and healthy or silenced, else 1.
     """
-    from operator_sre.app.health import show_health
 
     async def follow(app: App) -> None:
         while True:

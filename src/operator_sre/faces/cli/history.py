@@ -8,6 +8,15 @@ from typing import Annotated
 import typer
 
 from operator_protocols.errors import UsageError
+from operator_sre.app.history import (
+    create_pattern,
+    delete_pattern,
+    list_patterns,
+    show_command,
+    show_output,
+    show_pattern,
+    use_pattern,
+)
 from operator_sre.drawing import plural
 from operator_sre.faces.cli.noun import arrange, noun_of, show
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, open_home
@@ -33,7 +42,6 @@ def show_(
     as_json: JsonOption = False,
 ) -> None:
     """Show a command with its reason, verdict, approver and output."""
-    from operator_sre.app.history import show_command, show_output
     from operator_sre.faces.cli.progress import Screen
 
     def leave() -> None:
@@ -66,8 +74,6 @@ def list_patterns_(
     as_json: JsonOption = False,
 ) -> None:
     """List patterns: those people created, then those learned from repeated success."""
-    from operator_sre.app.history import list_patterns
-
     with open_home(context) as app:
         found = list_patterns(app, like=like)[:limit]
     head = ("name", "category", "uses", "rate", "lines")
@@ -82,8 +88,6 @@ def list_patterns_(
 @patterns.command("show")
 def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a pattern with its placeholders and preconditions."""
-    from operator_sre.app.history import show_pattern
-
     with open_home(context) as app:
         pattern = show_pattern(app, name)
     if as_json:
@@ -117,8 +121,6 @@ def create_(
     as_json: JsonOption = False,
 ) -> None:
     """Create a pattern."""
-    from operator_sre.app.history import create_pattern
-
     needs = _pairs(precondition or [])
     with open_home(context) as app:
         work = create_pattern(app, name, lines, category=category, preconditions=needs, context=why)
@@ -138,8 +140,6 @@ def use_(
     as_json: JsonOption = False,
 ) -> None:
     """Fill in a pattern and print its commands with their verdicts. Runs nothing."""
-    from operator_sre.app.history import use_pattern
-
     given = _pairs(values or [])
     with open_home(context) as app:
         filled = run_until_stopped(use_pattern(app, name, given, subject=subject))
@@ -171,8 +171,6 @@ def delete_(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a pattern. The audit log keeps its definition."""
-    from operator_sre.app.history import delete_pattern
-
     with open_home(context) as app:
         run_until_stopped(delete_pattern(app, name, reason=reason))
     if as_json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_protocols.errors import OperatorError
 from operator_sre.drawing import plural
 from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
@@ -101,8 +102,6 @@ def transcript(
 
 
 def _write(file: Path, text: str) -> None:
-    from operator_protocols.errors import OperatorError
-
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

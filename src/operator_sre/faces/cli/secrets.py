@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from operator_sre.app.persons import myself
+from operator_sre.app.secrets import Lease, lease_asked, lease_draft, lease_secret, seconds_of
 from operator_sre.faces.cli.consent import ProposeOption, YesOption, cross_boundary
 from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import JsonOption, config_of, keep_quiet
@@ -43,11 +46,7 @@ def lease(
 
     The command is judged like any other. The exit code is that of the command.
     """
-    from pathlib import Path
-
     from operator_sre.app.commands import Wanted
-    from operator_sre.app.persons import myself
-    from operator_sre.app.secrets import Lease, lease_asked, lease_draft, lease_secret, seconds_of
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.exec import document, execute, patience
 

@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import StoreError, UsageError
+from operator_sre.app.confirmations import cross, decline_own
+from operator_sre.app.store import (
+    backup_store,
+    plan_purge,
+    purge_asked,
+    purge_recorded,
+    restore_asked,
+    restore_store,
+    tidy_store,
+    watch_purge,
+)
+from operator_sre.app.wiring import open_app
 from operator_sre.faces.cli.consent import (
     NEEDS_A_PERSON,
     ConfirmationOption,
@@ -48,7 +60,6 @@ def backup(
 ) -> None:
     """Back up the store, and with a passphrase the keys of the home, to one file and verify it."""
     from operator_sre.app.sealed_keys import seal_keys
-    from operator_sre.app.store import backup_store
 
     config = config_of(context)
     passphrase = _read_passphrase(passphrase_file, again=True, asks=not as_json)
@@ -85,7 +96,6 @@ def restore(
 ) -> None:
     """Restore a backup into an empty store; --force saves and replaces existing data."""
     from operator_sre.app.sealed_keys import has_sealed_keys, missing_sentence, return_keys
-    from operator_sre.app.store import restore_store
 
     config, sealed = config_of(context), has_sealed_keys(file)
     passphrase = _read_passphrase(passphrase_file, again=False, asks=sealed and not as_json)
@@ -148,9 +158,6 @@ def _mean_it(
 
     The returned change could not be recorded there, and is recorded in the restored store instead.
     """
-    from operator_sre.app.store import restore_asked
-    from operator_sre.app.wiring import open_app
-
     config = config_of(context)
     change = restore_asked(config, file)
     if change is None:
@@ -175,14 +182,6 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Purge the contents of old entries. The chain still verifies."""
-    from operator_sre.app.confirmations import cross, decline_own
-    from operator_sre.app.store import (
-        plan_purge,
-        purge_asked,
-        purge_recorded,
-        tidy_store,
-        watch_purge,
-    )
     from operator_sre.faces.cli.signals import run_until_stopped
 
     config = config_of(context)

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_protocols.domain.health import Health, worst
+from operator_sre.app.subjects import (
+    check_subject,
+    observe_subject,
+    replay_history,
+    show_subject,
+    subject_history,
+)
 from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
@@ -234,8 +242,6 @@ app.command("test")(try_out)
 @app.command("show")
 def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show one subject: targets, dependencies, invariants, tools, faults and notes."""
-    from operator_sre.app.subjects import show_subject
-
     with open_home(context) as app:
         view = show_subject(app, name)
     if as_json:
@@ -249,8 +255,6 @@ def observe_(
     context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
 ) -> None:
     """Observe subjects once and print every reading. Stores nothing."""
-    from operator_sre.app.subjects import observe_subject
-
     with open_home(context) as app, waiting("checking"):
         found = run_until_stopped(observe_subject(app, names or []))
     if as_json:
@@ -284,9 +288,6 @@ def check_(
     context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
 ) -> None:
     """Check invariants once and print every finding. Exit 0 when all are healthy, else 1."""
-    from operator_protocols.domain.health import Health, worst
-    from operator_sre.app.subjects import check_subject
-
     with open_home(context) as app, waiting("checking"):
         found = run_until_stopped(check_subject(app, names or []))
     health = worst(finding.health for check in found for finding in check.findings)
@@ -321,8 +322,6 @@ def history_(
     as_json: JsonOption = False,
 ) -> None:
     """Chart recorded readings, or replay the invariants over them."""
-    from operator_sre.app.subjects import replay_history, subject_history
-
     with open_home(context) as app:
         if replay:
             spells = replay_history(app, name, target=target, since=since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
 import typer
 
@@ -22,8 +23,6 @@ def _noun() -> None: ...
 @app.command()
 def state(as_json: JsonOption = False) -> None:
     """Show the host, user and Python of this system."""
-    from dataclasses import asdict
-
     from operator_sre.app.system import system_state
 
     facts = asdict(system_state(os.environ))

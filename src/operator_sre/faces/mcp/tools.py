@@ -15,6 +15,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import NotFoundError
 from operator_sre.app import answers
+from operator_sre.app.health import show_health
 from operator_sre.codec import to_json
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document
@@ -106,8 +107,6 @@ async def _show_ticket(asking: Asking, params: schemas.ShowTicket) -> Document:
 
 
 async def _show_health(asking: Asking, params: schemas.ShowHealth) -> Document:
-    from operator_sre.app.health import show_health
-
     view = await asking(show_health)
     subjects = [subject for subject in view.subjects if params.subject in ("", subject.subject)]
     if params.subject and not subjects:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.app import ComposeResult
 
+from operator_sre.app.health import show_health
 from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.drawing import plural
 from operator_sre.faces.terminal_text import clean
@@ -52,8 +53,6 @@ class HealthPage(Page):
 
     async def load(self) -> None:
         """Read the stored results; this checks no subject."""
-        from operator_sre.app.health import show_health
-
         view = await self.console_app.read(show_health)
         self._view = view
         table = self.query_one(Table)

@@ -16,7 +16,8 @@ from operator_protocols.domain.verdict import Level
 from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
-from operator_sre.executor.venv import (
+from operator_sre.gate import Policy, judge
+from operator_sre.venv import (
     active_venv,
     found_venv,
     not_ours,
@@ -24,7 +25,6 @@ from operator_sre.executor.venv import (
     warning_for,
     with_venv,
 )
-from operator_sre.gate import Policy, judge
 from tests.every import every
 from tests.executor.jobs import run_in
 
