@@ -23,7 +23,7 @@ CHUNK_BYTES = 1 << 16
 SETTINGS = """\
 interval_s = 1
 stable_s = 2
-timeout_s = 4
+timeout_s = 20
 mode = "execute"
 changes_per_hour = 10000
 [subjects.farm]

@@ -62,6 +62,14 @@ class Watched:
         states = Counter(ticket.state for ticket in self._tickets())
         return states == {TicketState.RESOLVED: count}
 
+    def wait_cured(self, count: int) -> None:
+        """Wait for the end of so many incidents; a failure shows the tickets."""
+        try:
+            eventually(lambda: self.cured(count), "the end", within_s=INCIDENT_S_MAX)
+        except AssertionError as error:
+            left = [each for each in self._tickets() if each.state is not TicketState.RESOLVED]
+            raise AssertionError(f"incident {count} is not over: {left}") from error
+
     def is_in_work(self) -> bool:
         """A service works on one of them."""
         return any(ticket.state is TicketState.CLAIMED for ticket in self._tickets())
@@ -110,11 +118,7 @@ def test_one_service_holds_no_more_than_at_first(
                     within_s=CHECKS_S_MAX,
                 )
                 patients.jam(patients.names[number])
-                eventually(
-                    lambda number=number: watched.cured(number + 1),  # type: ignore[misc]
-                    f"incident {number} is over",
-                    within_s=INCIDENT_S_MAX,
-                )
+                watched.wait_cured(number + 1)
                 samples.append(sample(replica))
                 conditions.append(watched.rows("conditions"))
             eventually(lambda: watched.checks() >= checks, "all checks")
@@ -205,11 +209,7 @@ def test_three_services_on_one_store_lose_and_repeat_nothing(
             patients.jam(patients.names[number])
             if number % trouble_every == 1:
                 _kill_one_and_cut_one_off(replicas, wires, watched, number)
-            eventually(
-                lambda number=number: watched.cured(number + 1),  # type: ignore[misc]
-                f"incident {number} is over",
-                within_s=INCIDENT_S_MAX,
-            )
+            watched.wait_cured(number + 1)
             for wire in wires:
                 wire.mend()
         assert {replica.end() for replica in replicas} == {128 + signal.SIGTERM}

@@ -115,7 +115,12 @@ async def _awaited(act: Callable[[Store], Awaitable[object]], store: Store) -> N
 
 
 _BARE: dict[str, object] = {
+    "target": "node-1",
+    "severity": "warning",
+    "timeline": [],
+    "affected": [],
     "evidence": [],
+    "hypotheses": [],
     "alternatives": [],
     "options": [],
     "choice": "",

@@ -42,6 +42,8 @@ class Change:
     @property
     def dry(self) -> bool:
         """Whether nothing was to be kept."""
+        if self.method == "DELETE" and self.body:
+            return bool(self.body.get("dryRun") == ["All"])  # as the server, which reads one
         return self.query.get("dryRun") == "All"
 
 
@@ -56,6 +58,7 @@ class ApiServer:
     logs: dict[str, str] = field(default_factory=dict)
     forgets: bool = False
     ready: bool = True
+    hangs: bool = False
     changes: list[Change] = field(default_factory=list)
     refuses: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     # `refuses_once` is for the next change that is kept, `meddle` is called before each.
@@ -149,7 +152,9 @@ class ApiServer:
     async def _answer_other(
         self, writer: asyncio.StreamWriter, path: str, query: Mapping[str, str]
     ) -> None:
-        if path == "/readyz":
+        if path == "/readyz" and self.hangs:
+            await asyncio.Event().wait()
+        elif path == "/readyz":
             status = "200 OK" if self.ready else "500 Internal Server Error"
             await _send(writer, b"ok" if self.ready else b"[-]etcd failed", status=status)
         elif path.endswith("/log"):
@@ -172,7 +177,8 @@ class ApiServer:
                     ]
                     await _send(writer, json.dumps({"metadata": {}, "items": items}).encode())
                     return
-                await _send(writer, json.dumps(self._find(resource.kind, key)).encode())
+                item = {**self._find(resource.kind, key), "kind": resource.kind.capitalize()}
+                await _send(writer, json.dumps(item).encode())
             except Refusal as refusal:
                 await _send_error(writer, refusal)
 

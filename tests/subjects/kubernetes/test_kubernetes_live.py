@@ -4,97 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
 
-import httpx2
 import pytest
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Observation
-from operator_protocols.domain.target import Target
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.monitor import findings_of
-from operator_sre.subjects.kubernetes.connection import Api, HttpApi
 from operator_sre.subjects.kubernetes.subject import KubernetesCluster
-from tests.subjects.kubernetes.api_server import ApiServer, fill
+from tests.subjects.kubernetes.api_server import fill
 from tests.subjects.kubernetes.live_objects import (
     NAMESPACE,
     event,
     moment,
     named,
     node,
-    pod_spec,
     running,
     service,
     waiting,
     workload,
 )
+from tests.subjects.kubernetes.watching import (
+    TIMEOUT_S,
+    UNSETTLED,
+    Object,
+    bakery,
+    blamed,
+    broken,
+    plugin_targets,
+    until,
+    watching,
+)
 
 pytestmark = pytest.mark.asyncio
-
-TIMEOUT_S = 10.0
-Object = dict[str, Any]
-UNSETTLED = {"availableReplicas": 0, "readyReplicas": 0, "updatedReplicas": 1}
-
-
-def plugin_targets() -> tuple[Target, ...]:
-    """What a configured subject is given."""
-    return (Target("cluster", "cluster"),)
-
-
-@asynccontextmanager
-async def watching(server: ApiServer, **options: Any) -> AsyncIterator[KubernetesCluster]:
-    """A subject that watches the stand-in."""
-    async with server.serve() as address:
-
-        def connect(kubeconfig: str, context: str) -> Api:
-            return HttpApi(httpx2.AsyncClient(base_url=address))
-
-        settings = SubjectSettings("c", plugin_targets, SystemClock(), TIMEOUT_S, options)
-        subject = KubernetesCluster(settings, connect=connect)
-        try:
-            yield subject
-        finally:
-            await subject.close()
-
-
-async def until(subject: KubernetesCluster, holds: Callable[[Observation], bool]) -> Observation:
-    """Observe until something is so."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            seen = await subject.observe()
-            if holds(seen):
-                return seen
-            await SystemClock().sleep(0.02)
-
-
-def broken(subject: KubernetesCluster, seen: Observation) -> set[tuple[str, str]]:
-    """Which invariants are broken at which targets."""
-    found = findings_of(subject.invariants, seen)
-    return {(each.invariant, each.target) for each in found if each.health is not Health.HEALTHY}
-
-
-def blamed(seen: Observation) -> dict[str, str]:
-    """The cause that is shown at each target."""
-    return {
-        each.target: str(each.readings["cause"]) for each in seen.seen if "cause" in each.readings
-    }
-
-
-def bakery() -> ApiServer:
-    """A healthy cluster: two nodes and three workloads."""
-    server = ApiServer()
-    fill(server, [("node", node("one")), ("node", node("two"))])
-    fill(server, workload("page", spec=_calling("orders")))
-    fill(server, workload("orders"))
-    fill(server, workload("ledger"))
-    return server
-
-
-def _calling(name: str) -> Object:
-    return pod_spec("page", env=[{"name": "ORDERS_URL", "value": f"http://{name}:80"}])
 
 
 async def test_a_healthy_cluster_has_no_broken_invariant() -> None:
@@ -141,16 +83,6 @@ async def test_a_watch_that_is_too_old_lists_again_and_forgets_what_is_gone() ->
             subject, lambda each: "bakery/deployment/ledger" not in {s.target for s in each.seen}
         )
         assert broken(subject, seen) == set()
-
-
-async def test_an_api_server_that_is_not_ready_breaks_the_control_plane_alone() -> None:
-    server = bakery()
-    async with watching(server) as subject:
-        await subject.observe()
-        server.ready = False
-        seen = await subject.observe()
-        assert broken(subject, seen) == {("control_plane_works", "cluster")}
-        assert blamed(seen) == {"cluster": "etcd_down"}
 
 
 async def test_what_we_may_not_read_is_named_and_the_rest_is_observed() -> None:

@@ -269,6 +269,8 @@ async def attach_rig(
     try:
         await Rig.up(spec, app.rig_directory(subject), owned=False)
     except RigError as problem:
+        if "image" not in problem.message:
+            raise
         raise RigError(
             problem.message,
             next_step="Images are loaded with: kind load image-archive FILE, k3s ctr images import "

@@ -49,7 +49,9 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
     # Below even odds no cause is called the cause, unless one remedy serves all likely ones.
     known = leader.cause is not UNEXPLAINED
     identified = known and (confidence >= EVEN or remedy is not None)
-    rivals = [suspect for suspect, _ in ranked[1:] if suspect.cause is not UNEXPLAINED]
+    others = [suspect for suspect, _ in ranked[1:]]
+    # A diagnosis without a rejected alternative is not accepted.
+    rivals = [suspect for suspect in others if suspect.cause is not UNEXPLAINED] or others
     broken = sorted(ticket.violations, key=lambda violation: violation.since)
     options = [
         Option(f"{option.tool}({leader.target})", option.risk, option.reversible, option.trade_off)

@@ -42,10 +42,12 @@ class Request:
         query = {"fieldManager": MANAGER} if self.method in ("POST", "PATCH") else {}
         query |= {"fieldValidation": "Strict"} if query else {}
         query |= {"dryRun": "All"} if dry else {}
+        body = self.body
+        if dry and isinstance(body, Mapping) and self.method == "DELETE":
+            # Of a deletion that has a body the server ignores the query, and deletes.
+            body = {**body, "dryRun": ["All"]}
         try:
-            text = await api.change(
-                self.method, self.path, self.body, query=query, content=self.content
-            )
+            text = await api.change(self.method, self.path, body, query=query, content=self.content)
         except StatusError as problem:
             raise refusal_of(problem) from problem
         answer: Object = json.loads(text or b"{}")
@@ -119,7 +121,7 @@ class ClusterCall(Call):
         found: Object = json.loads(text)
         if found["metadata"].get("deletionTimestamp"):
             raise RefusedCall(f"{name} is being deleted.")
-        return {"kind": kind, **found}
+        return {**found, "kind": kind}
 
     async def list(
         self, kind: str, namespace: str, query: Mapping[str, str] = NO_QUERY

@@ -44,6 +44,8 @@ RIG_KINDS = (
     "simulator",
 )
 ANSWER_S_MAX = 3.0
+# How often the control plane is asked whether it is ready.
+PULSE_S = 3.0
 # A change is followed for so long: the longest grace of what a change breaks, and the time that
 # endpoints take to follow.
 FOLLOW_S = 8.0
@@ -131,8 +133,8 @@ class KubernetesCluster(BaseSubject):
             blind = [Seen(name, {"kind": CLUSTER}, str(error)) for name in clusters]
             return self.observation([*blind, *strange])
         whole = [self._see_cluster(name, problem, self._judge_leaders()) for name in clusters]
-        if problem and not self.store.listed:
-            self._parts = ()
+        if problem:
+            # The store is no longer the present, and of what it had nothing is known now.
             return self.observation([*whole, *strange])
         # Everything in the store, with the logs of what fails.
         now = self.settings.clock.now()
@@ -200,6 +202,7 @@ class KubernetesCluster(BaseSubject):
             if resource.namespaced or not options.namespace or resource.optional
         ]
         self._tasks = [loop.create_task(watch.run()) for watch in self.watches]
+        self._tasks.append(loop.create_task(self._feel_pulse(self._api)))
         return self._api
 
     async def _wait_synced(self, api: Api) -> str:
@@ -215,14 +218,8 @@ class KubernetesCluster(BaseSubject):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SYNC_POLL_S):
                     await self._word.wait()
-        try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                await api.get("/readyz", {})
-        except StatusError as problem:
-            if problem.status not in (401, 403, 404):
-                return f"the API server is not ready: {problem}"
-        except (OSError, ValueError, TimeoutError) as problem:
-            return f"the API server does not answer: {str(problem) or type(problem).__name__}"
+        if problem := await _ask_ready(api):
+            return problem
         unsynced = [watch for watch in self.watches if not watch.synced]
         if unsynced and all(watch.problem for watch in unsynced):
             raise ObservationError(f"The cluster cannot be read: {unsynced[0].problem}.")
@@ -230,6 +227,16 @@ class KubernetesCluster(BaseSubject):
             # A large cluster takes a while; that is not known to be broken.
             raise ObservationError(f"The {unsynced[0].resource.plural} are still being listed.")
         return ""
+
+    async def _feel_pulse(self, api: Api) -> None:
+        """Have a check follow when the control plane stops or comes back: no watch tells that."""
+        was_well = True
+        while True:
+            await self.settings.clock.sleep(PULSE_S)
+            is_well = not await _ask_ready(api) and not self._judge_leaders()
+            if is_well != was_well:
+                was_well = is_well
+                self._note_change()
 
     def _judge_leaders(self) -> dict[str, str]:
         """Components of the control plane that stopped renewing their lease, and the cause.
@@ -306,3 +313,23 @@ class KubernetesCluster(BaseSubject):
             for name, target in targets.items()
         )
         return (Seen(name, found) for name, found in readings.items())
+
+
+async def _ask_ready(api: Api) -> str:
+    """Why the API server does not serve, or ""; it tells its version without its storage."""
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await api.get("/readyz", {})
+    except StatusError as problem:
+        refused = problem.status in (401, 403, 404)
+        return "" if refused else f"the API server is not ready: {problem}"
+    except TimeoutError:
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await api.get("/version", {})
+        except (StatusError, OSError, ValueError, TimeoutError):
+            return f"the API server does not answer within {ANSWER_S_MAX:g} s"
+        return "the API server answers, but not whether it is ready, which it asks etcd"
+    except (OSError, ValueError) as problem:
+        return f"the API server does not answer: {str(problem) or type(problem).__name__}"
+    return ""

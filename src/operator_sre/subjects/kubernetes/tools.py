@@ -43,7 +43,7 @@ HASH_LABEL = "pod-template-hash"
 DNS_NAMES = ("coredns", "kube-dns")
 RETRY_S = 1.0
 MEMORY_FACTOR_MAX, QUOTA_FACTOR_MAX = 4.0, 2.0
-_SCALED = re.compile(r"from (\d+) to 0$")
+_SCALED = re.compile(r"replica set (?P<set>\S+) from (?P<count>\d+) to 0$")
 _SERVICE_FIELDS = ("selector", "ports")
 _TEMPLATE = ("spec", "template")
 _REPLICAS = ("spec", "replicas")
@@ -234,16 +234,21 @@ async def scale_workload(call: ClusterCall) -> Plan:
 
 
 async def _last_replicas(call: ClusterCall, item: Object) -> int:
-    """How many it had before it was scaled to zero, by its events or what was applied; or 0."""
+    """How many were applied last, or ran before it was scaled to zero by its events; or 0."""
     metadata = item["metadata"]
+    if applied := int((_read_applied(item).get("spec") or {}).get("replicas") or 0):
+        return applied
     query = {"fieldSelector": f"involvedObject.uid={metadata['uid']},reason=ScalingReplicaSet"}
     events = await call.list("event", metadata["namespace"], query)
     # The clock of an event has seconds; its version has the order.
-    for each in sorted(events, key=_version_of, reverse=True):
-        if found := _SCALED.search(str(each.get("message") or "")):
-            return int(found.group(1))
-    applied = _read_applied(item).get("spec") or {}
-    return int(applied.get("replicas") or 0)
+    found = [
+        (each, match)
+        for each in sorted(events, key=_version_of, reverse=True)
+        if (match := _SCALED.search(str(each.get("message") or "")))
+    ]
+    if not found or any(match["set"] != found[0][1]["set"] for _, match in found):
+        return 0  # in the middle of a rollout each revision has a number of its own
+    return int(found[0][1]["count"])
 
 
 def _version_of(item: Object) -> int:
