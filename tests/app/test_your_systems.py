@@ -76,7 +76,7 @@ def test_a_reader_comes_from_nothing_to_a_true_finding(reader: Reader) -> None:
     assert 'mode = "observe"' in (reader.shop / "operator.toml").read_text()
     assert "healthy" in checked
     assert "escalated" in listed
-    assert "connection refused" in listed
+    assert f"web-{port}: the process is not running (most likely" in listed
     shown = reader.ask("operator tickets show 1")
     assert "connection refused" in shown
     again = reader.ask(f"operator discover --port {port}")

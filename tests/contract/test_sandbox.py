@@ -124,11 +124,13 @@ async def test_one_that_takes_too_long_is_ended(
 
 
 async def test_much_output_is_cut_and_marked(boxed: Boxed) -> None:
-    result = await boxed.run(Language.PYTHON, "print('begin' + 'x' * 3_000_000 + 'end')")
+    lines = "for number in range(300_000): print('line', number)"
+    text = f"print('the beginning')\n{lines}\nprint('the very end')"
+    result = await boxed.run(Language.PYTHON, text)
     assert result.truncated
     assert len(result.stdout) < 1_000_000
-    assert result.stdout.startswith("begin")
-    assert result.stdout.endswith("end\n")
+    assert result.stdout.startswith("the beginning\nline 0\n")
+    assert result.stdout.endswith("\nline 299999\nthe very end\n")
 
 
 async def test_bytes_that_are_no_text_do_no_harm(boxed: Boxed) -> None:
