@@ -299,8 +299,7 @@ async def test_a_ticket_that_grows_while_it_is_worked_on_must_hold_as_a_whole(sh
     claimed = await one.claim()
     await one.store.tickets.grow(claimed, [violation("node-2", "up")])
     one.plant.up["node-2"] = False
-    ended = await pipeline.work(claimed)
-    assert ended.state is TicketState.ESCALATED
+    assert (ended := await pipeline.work(claimed)).state is TicketState.ESCALATED
     assert len(ended.violations) == 2
 
 
@@ -323,7 +322,7 @@ async def test_a_mind_is_told_when_its_ticket_grows(shop: Open) -> None:
     assert [ask.briefing.broken for ask in asked] == [first, first, grown]
     about = [{one.key for one in ask.briefing.ticket.violations} for ask in asked]
     assert about == [first, first, grown]
-    # It may cite the look that shows it, and looks that show nothing new are not made.
+    # It may cite the check that shows it, and no check that shows nothing new is made.
     assert asked[-1].briefing.observation_seq == one.entries(Kind.OBSERVED)[1].seq
     assert len(one.entries(Kind.OBSERVED)) == 2
 
