@@ -174,7 +174,7 @@ def build(target: Path) -> int:
 
 
 def _config(settings: Mapping[str, Any]) -> str:
-    """The file of settings; anchors are those that GitHub makes, which YAML names by a tag."""
+    """The file of settings; anchors are made as GitHub makes them, which YAML names by a tag."""
     slug = "  - toc:\n      permalink: true\n      slugify: !!python/object/apply:"
     slug += "pymdownx.slugs.slugify {kwds: {case: lower}}\n"
     text = yaml.safe_dump(dict(settings), sort_keys=False)

@@ -65,7 +65,7 @@ class Patients:
         (self.folder / "jams" / name).touch()
 
     def jammed(self) -> list[str]:
-        """Those that are broken now."""
+        """The parts that are broken now."""
         return sorted(path.name for path in (self.folder / "jams").iterdir())
 
     def cures(self) -> Counter[str]:

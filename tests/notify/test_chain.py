@@ -141,7 +141,7 @@ async def test_only_the_chain_and_admins_answer(office: Office, person: str, why
         assert why in str(refused.value)
         await crash(waiting)
         return
-    # Whoever comes later in the chain need not wait to be asked.
+    # A later approver in the chain need not wait to be asked.
     await answering.answer(office.asked(), ApprovalState.APPROVED, by=person, reason="")
     office.clock.advance(1.0)
     assert isinstance(await waiting, Permit)

@@ -92,7 +92,7 @@ class _Port:
 
 
 class _Restart(Mend):
-    """Starts a part anew."""
+    """Restarts a part."""
 
     spec = replace(RESTART_NODE, requires=(INTACT,))
 

@@ -74,7 +74,7 @@ def _cases(seed: int, each: int) -> list[Sample]:
 
 
 def _pieces(one: Sample, shown: str) -> list[str]:
-    """The pieces of the secret that can be seen, but for those that stand elsewhere too."""
+    """The pieces of the secret that can be seen, but for pieces that stand elsewhere too."""
     around = one.before + "\0" + one.after
     pieces = (one.written[at : at + PIECE] for at in range(len(one.written) - PIECE + 1))
     return [piece for piece in pieces if piece in shown and piece not in around]

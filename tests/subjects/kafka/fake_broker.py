@@ -27,7 +27,7 @@ FLEXIBLE = (35, 46, 55)
 class World:
     """A cluster: its brokers by id, its partitions, and who leads the controllers.
 
-    A silent broker is missed at once, except those that are `kept`.
+    A silent broker is missed at once, except when it is `kept`.
     """
 
     partitions: list[Partition]
