@@ -366,5 +366,7 @@ async def watch_own(app: App) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(follow())
         engine = app.engine()
-        # What follows the dash tells the monitors of one process apart.
-        group.create_task(replace(engine, worker=f"{engine.worker}-own").watch([OWN]))
+        # What follows the dash tells the monitors of one process apart. Each process watches its own
+        # home and clock, also where several share a store.
+        own = replace(engine, worker=f"{engine.worker}-own", shares=False)
+        group.create_task(own.watch([OWN]))

@@ -448,7 +448,13 @@ class WatchStats:
     def add_check(self, subject: str, at: datetime, took_s: float) -> None:
         """Count a completed check."""
         known = self._watches[subject]
-        self._watches[subject] = replace(known, last_at=at, last_s=took_s, looks=known.looks + 1)
+        self._watches[subject] = replace(
+            known, last_at=at, last_s=took_s, looks=known.looks + 1, leader=""
+        )
+
+    def follow(self, subject: str, leader: str, last_at: datetime | None) -> None:
+        """Note that another monitor checks a subject, and when it did last."""
+        self._watches[subject] = replace(self._watches[subject], last_at=last_at, leader=leader)
 
     def add_missed(self, subject: str, count: int) -> None:
         """Count checks that were due and did not start."""
