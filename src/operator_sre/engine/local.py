@@ -342,8 +342,8 @@ class Rounds:
     `check` checks a subject once and files its findings. Checks are due on a grid that does not
     drift, each up to `jitter` of its interval late, so that several operators do not all query a
     system at the same moment. `wait_change` returns how to wait for a change of a subject that
-    learns of changes by itself: it is checked between two checks of the grid as well. With `shares`,
-    a subject that another monitor of `watchers` checks is left to it.
+    learns of changes by itself: it is checked between two checks of the grid as well. With
+    `shares`, a subject that another monitor of `watchers` checks is left to it.
     """
 
     check: Callable[[str], Awaitable[object]]
