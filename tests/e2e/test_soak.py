@@ -128,7 +128,7 @@ def test_one_service_holds_no_more_than_at_first(
                 watched.wait_cured(number + 1)
                 samples.append(sample(replica))
                 rows.append({table: watched.rows(table) for table in STEADY})
-                print(f"check {watched.checks():.0f}: {samples[-1]}")  # noqa: T201 - an hour is long
+                print(f"check {watched.checks():.0f}: {samples[-1]}")  # noqa: T201 - of an hour
             eventually(
                 lambda: watched.checks() >= checks,
                 "all checks",

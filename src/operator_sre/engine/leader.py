@@ -1,4 +1,4 @@
-"""Of several monitors on one store, the one that checks a subject. Pure."""
+"""Which of several monitors on one store checks a subject. Pure."""
 
 from __future__ import annotations
 
