@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from operator_protocols.domain.watcher import Watch, Watcher
+from operator_sre.app.wiring.engines import is_gone
 from operator_sre.engine.leader import INTERVALS_MAX, SILENT_S, STUCK_S, find_leader
 from operator_sre.engine.local import BEAT_S, HEARD_S, Rounds
 from operator_sre.monitor import WatchStats
@@ -75,7 +80,7 @@ def test_of_two_that_check_the_older_goes_on() -> None:
 class _Replica:
     """One monitor process, and when it checked."""
 
-    def __init__(self, worker: str, store: Store, clock: HeldClock) -> None:
+    def __init__(self, worker: str, store: Store, clock: HeldClock, gone: str = "") -> None:
         self.checks: list[float] = []
         self.stats = WatchStats()
         self._clock = clock
@@ -87,6 +92,7 @@ class _Replica:
             worker=worker,
             watchers=store.watchers,
             shares=True,
+            is_gone=lambda worker: worker == gone,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -178,6 +184,29 @@ async def test_one_of_two_checks_and_the_other_goes_on_when_it_is_killed(
     await replicas.pass_s(10.0)
     assert third.since(settled_s) == []
     assert len(second.since(settled_s)) >= 5
+
+
+def test_a_process_that_has_ended_leads_nobody() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(30.0)
+    host = socket.gethostname()
+    assert is_gone(f"{host}:{ended.pid}")
+    assert is_gone(f"{host}:{ended.pid}-own")
+    assert not is_gone(f"elsewhere:{ended.pid}")
+    assert not is_gone(f"{host}:{os.getpid()}")
+    assert not is_gone(f"{host}:crane")
+
+
+@pytest.mark.asyncio
+async def test_a_monitor_that_is_known_to_have_ended_is_not_waited_for(store: Store) -> None:
+    clock = HeldClock()
+    dead = Watcher("a:1", clock.now(), clock.now(), (Watch("shop", INTERVAL_S, clock.now()),))
+    await store.watchers.beat(dead)
+    replica = _Replica("b:1", store, clock, gone="a:1")
+    replica.start()
+    await clock.asleep(2)
+    assert replica.checks == [0.0]
+    await replica.stop()
 
 
 @pytest.mark.asyncio

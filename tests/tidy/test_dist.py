@@ -7,14 +7,18 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import dist
+from operator_lab.ports import reserve_ports
 from operator_sre import __version__
 from operator_sre.release import code_revision
+from tests.e2e.terminal import Terminal
+from tests.e2e.waiting import eventually
 from tests.every import every
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +126,106 @@ def test_each_extra_installs_into_an_empty_environment(
     assert _run(operator, "--help", home=tmp_path).returncode == 0
     nouns = {"lab": "lab", "demo": "demo", "evals": "eval", "tui": "tui", "web": "web"}
     assert _run(operator, nouns.get(extra, "docs"), "--help", home=tmp_path).returncode == 0
+
+
+FACES = "alerts,mcp,tui,web"
+SERVICE = """\
+interval_s = 1
+[triggers.pager]
+kind = "alertmanager"
+open = 1
+[service]
+parts = ["monitor", "agent", "web", "api", "mcp", "alerts"]
+web = "127.0.0.1:{web}"
+api = "127.0.0.1:{api}"
+mcp = "127.0.0.1:{mcp}"
+alerts = "127.0.0.1:{alerts}"
+"""
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_face_of_an_installation_answers(wheels: Path, tmp_path: Path) -> None:
+    """All parts of a service, the terminal console, and MCP on a pipe; nothing of the checkout."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    place = ["-f", str(wheels), "-c", str(wheels / "constraints.txt")]
+    name = f"operator-sre[{FACES}]"
+    subprocess.run([venv / "bin" / "pip", "install", "--quiet", *place, name], check=True)
+    operator = venv / "bin" / "operator"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPERATOR_HOME": str(tmp_path / "h")}
+
+    def ask(*words: str, given: str = "") -> str:
+        done = subprocess.run(
+            [operator, *words],
+            env=environ,
+            cwd=tmp_path,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    def fetch(part: str, path: str, body: object = None, **headers: str) -> str:
+        """The body of an answer; HTTPError for one that is no success."""
+        content = None if body is None else json.dumps(body).encode()
+        given = {"Content-Type": "application/json", **headers}
+        url = f"http://127.0.0.1:{ports[part]}{path}"
+        request = urllib.request.Request(url, data=content, headers=given)
+        with urllib.request.urlopen(request, timeout=30.0) as answer:  # noqa: S310
+            return str(answer.read().decode())
+
+    with reserve_ports(("web", "api", "mcp", "alerts")) as reserved:
+        ports = dict(reserved.ports)
+        (tmp_path / "operator.toml").write_text(SERVICE.format_map(ports))
+        with (tmp_path / "log").open("wb") as log:
+            service = subprocess.Popen(
+                [operator, "service", "run"], env=environ, cwd=tmp_path, stdout=log, stderr=log
+            )
+            try:
+
+                def states() -> set[str]:
+                    parts = json.loads(ask("status", "--json"))["status"]["parts"]
+                    return {part["state"] for part in parts} if len(parts) == 6 else set()
+
+                eventually(lambda: states() == {"running"}, "all parts run", every_s=1.0)
+                assert "<html" in fetch("web", "/login")
+                assert fetch("api", "/healthz")
+                made = json.loads(ask("tokens", "create", "reader", "--role", "viewer", "--json"))
+                bearer = {"Authorization": f"Bearer {made['secret']}"}
+                served = json.loads(fetch("api", "/v1/openapi.json", **bearer))
+                assert served == json.loads((ROOT / "docs" / "openapi.json").read_text())
+                made = json.loads(
+                    ask("tokens", "create", "friend", "--for", "mcp", "--role", "viewer", "--json")
+                )
+                headers = {
+                    "Authorization": f"Bearer {made['secret']}",
+                    "Accept": "application/json, text/event-stream",
+                }
+                assert "serverInfo" in fetch("mcp", "/mcp", HELLO, **headers)
+                alert = {"labels": {"alertname": "Down"}, "status": "firing", "fingerprint": "1"}
+                assert fetch("alerts", "/alerts/pager", {"version": "4", "alerts": [alert]})
+            finally:
+                service.terminate()
+                service.wait(60.0)
+    assert b"Traceback" not in (tmp_path / "log").read_bytes()
+    assert "serverInfo" in ask("mcp", given=json.dumps(HELLO) + "\n")
+    terminal = Terminal([str(operator), "console"], cwd=tmp_path, environ=environ)
+    try:
+        terminal.shows("Health")
+        terminal.type("q")
+        assert terminal.ended() == 0
+    finally:
+        terminal.close()

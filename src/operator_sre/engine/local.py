@@ -68,7 +68,8 @@ class LocalEngine:
     `intervals` overrides the interval of single subjects. Up to `runs_max` tickets are in work at
     once; the gate allows one change of a subject at a time. Stopping the engine waits up to
     `grace_s` for running actions and parks the rest. The engine claims only tickets of the subjects
-    that `knows` returns. With `shares`, one monitor of the store checks each subject.
+    that `knows` returns. With `shares`, one monitor of the store checks each subject; `is_gone` says
+    that another monitor has ended although its heartbeat is fresh.
     """
 
     pipeline: Pipeline
@@ -90,6 +91,7 @@ class LocalEngine:
     grace_s: float = 0.0
     knows: Callable[[], Sequence[str]] | None = None
     shares: bool = True
+    is_gone: Callable[[str], bool] = lambda worker: False
 
     @property
     def name(self) -> str:
@@ -106,6 +108,7 @@ class LocalEngine:
             worker=self.worker,
             watchers=self.watchers,
             shares=self.shares,
+            is_gone=self.is_gone,
             jitter=self.jitter,
             wait_change=self._find_prompt,
         )
@@ -353,6 +356,7 @@ class Rounds:
     worker: str
     watchers: Watchers | None = None
     shares: bool = False
+    is_gone: Callable[[str], bool] = lambda worker: False
     jitter: float = 0.0
     checks_max: int = CHECKS_MAX
     chance: Callable[[], float] = random.random
@@ -424,7 +428,9 @@ class Rounds:
         if not self.shares or self.watchers is None:
             return False
         if self.clock.monotonic() - self._heard_at >= HEARD_S:
-            self._heard, self._heard_at = self.watchers.find(), self.clock.monotonic()
+            self._heard_at = self.clock.monotonic()
+            heard = self.watchers.find()
+            self._heard = [watcher for watcher in heard if not self.is_gone(watcher.worker)]
         own = next(watch for watch in self.stats.watches() if watch.subject == subject)
         me = Watcher(self.worker, self._started, self.clock.now(), (own,))
         leader = find_leader(self._heard, me)
