@@ -1,7 +1,7 @@
 """`python -m tests.subjects.bed [WAY ...]`: break the test bed in every named way, and keep score.
 
-Generated faults on the same bed: `python -m tests.subjects.bed --generated 60`. With `--results FILE`,
-ways that the file has a verdict of are not run again; without any left, it prints the table.
+Generated faults on the same bed: `python -m tests.subjects.bed --generated 60`. With `--results`,
+ways that the file has a verdict of are not run again.
 """
 
 from __future__ import annotations

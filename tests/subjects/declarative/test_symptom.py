@@ -55,6 +55,13 @@ async def test_a_message_of_a_server_means_one_cause(message: str, cause: str) -
 # What clients of other systems say, as applications put it into their pages and logs.
 REASONS = [
     (
+        "(2003, \"Can't connect to MySQL server on 'db' ([Errno 24] Too many open files)\")",
+        "files_used_up",
+        "Too many open files",
+    ),
+    ("FATAL ERROR: Reached heap limit - JavaScript heap out of memory", "memory_used_up", ""),
+    ("java.lang.OutOfMemoryError: Java heap space", "memory_used_up", ""),
+    (
         "OperationalError: (2003, \"Can't connect to MySQL server on 'db.invalid'"
         ' ([Errno -2] Name or service not known)")',
         "name_not_resolved",

@@ -23,7 +23,7 @@ from operator_sre.subjects.declarative.probes.there import (
     see_file,
 )
 from operator_sre.subjects.declarative.symptom import (
-    DEPENDENCY_SYMPTOMS,
+    REASONS,
     find_symptoms,
     is_answering,
     is_connected,
@@ -35,7 +35,7 @@ __all__ = ["Evidence", "LogEnds", "clear_passed_on"]
 # A pid file that is missing this soon after a boot was never written.
 BOOT_S = 900.0
 # What a target passes on from the one behind it: slowness, and the error pages of others.
-_PASSED_ON = ("server_errors", "slow_answers", "content_differs", *DEPENDENCY_SYMPTOMS)
+_PASSED_ON = ("server_errors", "slow_answers", "content_differs", *REASONS)
 _OF_A_PROCESS = ("process_dead", "process_hung", "process_paused")
 
 

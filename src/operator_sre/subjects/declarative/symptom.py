@@ -11,7 +11,7 @@ from operator_protocols.domain.observation import Value
 from operator_sre.subjects.declarative.patterns import pattern_of
 
 __all__ = [
-    "DEPENDENCY_SYMPTOMS",
+    "REASONS",
     "REASON_CHARACTERS_MAX",
     "SYMPTOMS",
     "find_symptoms",
@@ -42,10 +42,17 @@ _MESSAGES: Mapping[str, str] = {
     "queue_full": r"queue (is )?full",
 }
 REASON_CHARACTERS_MAX = 120
-# Why an application fails that another system fails, as clients word it in error pages and logs.
-# The first that matches counts. A quote may be shown to everyone, so that a pattern covers names of
-# hosts, roles and tables, and never the text around them, where a password may be.
-_DEPENDENCY_MESSAGES: Mapping[str, tuple[str, ...]] = {
+# Why an application fails, as it words it in error pages and logs: what it has used up itself, then
+# what another system does to it. The first that matches counts. A quote may be shown to everyone,
+# so that a pattern covers names of hosts, roles and tables, and never the text around them, where a
+# password may be.
+_REASONS: Mapping[str, tuple[str, ...]] = {
+    # Whatever it tries then fails, so that the rest of the message is about something else.
+    "files_used_up": (r"too many open files|\bemfile\b|\benfile\b",),
+    "memory_used_up": (
+        r"\bmemoryerror\b|outofmemoryerror|heap out of memory|cannot allocate memory|\benomem\b"
+        r"|std::bad_alloc|allowed memory size of [0-9]{1,15} bytes exhausted",
+    ),
     "name_not_resolved": (
         r"(?:on|host|name|lookup|resolve|resolving):? ['\"]?[a-z0-9._-]{1,60}['\"]?.{0,30}"
         r"(?:name or service not known|name resolution|no such host)",
@@ -57,14 +64,14 @@ _DEPENDENCY_MESSAGES: Mapping[str, tuple[str, ...]] = {
     ),
     "certificate_rejected": (
         r"certificate.?verify.?failed|certificate has expired|\bx509: |self.signed certificate"
-        r"|unable to verify the first certificate|tlsv1 alert|\bunknown ca\b|\berr_cert_[a-z_]{1,30}"
-        r"|certificate signed by unknown authority|certificateexception",
+        r"|unable to verify the first certificate|tlsv1 alert|\bunknown ca\b"
+        r"|\berr_cert_[a-z_]{1,30}|certificate signed by unknown authority|certificateexception",
     ),
     "credential_refused": (
         r"(?:access|command) denied (?:for|to) user '[^']{0,60}'(?:@'[^']{0,60}')?"
         r"|(?:password|sasl|ldap) authentication failed(?: for user \"[^\"]{1,60}\")?"
         r"|no pg_hba.conf entry for host|login failed for user|\b(?:wrongpass|noauth|noperm)\b"
-        r"|permission denied for (?:table|schema|relation|sequence|database|function|view) \S{1,60}",
+        r"|permission denied for (?:table|schema|relation|sequence|database|view) \S{1,60}",
         r"access_refused|authentication ?(?:failed|failure|exception)|(?:bad|invalid) credentials"
         r"|role \"[^\"]{1,60}\" (?:does not exist|is not permitted to log in)|expiredtoken"
         r"|invalidaccesskeyid|signaturedoesnotmatch|invalid api key",
@@ -72,9 +79,10 @@ _DEPENDENCY_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "dependency_rejects": (
         r"too many (?:clients|connections)|max number of clients|remaining connection slots"
         r"|connection limit exceeded|(?:pool|connections?) (?:is )?exhausted|queuepool limit",
-        r"cannot execute [a-z ]{1,30} in a read-only transaction|read.?only replica|resource_exhausted"
-        r"|running with the --(?:super-)?read-only option|\bmisconf redis\b|oom command not allowed"
-        r"|the database system is (?:starting up|shutting down|in recovery mode)|could not extend file"
+        r"cannot execute [a-z ]{1,30} in a read-only transaction|read.?only replica"
+        r"|resource_exhausted|running with the --(?:super-)?read-only option|\bmisconf redis\b"
+        r"|oom command not allowed|could not extend file"
+        r"|the database system is (?:starting up|shutting down|in recovery mode)"
         r"|cluster_block_exception|\b(?:masterdown|clusterdown|tryagain)\b"
         r"|not enough (?:in-sync )?replicas",
     ),
@@ -87,10 +95,11 @@ _DEPENDENCY_MESSAGES: Mapping[str, tuple[str, ...]] = {
     "dependency_down": (
         r"(?:can't|cannot|could not|failed to|unable to) connect to [a-z ]{0,30}server"
         r"(?: on '[^']{1,60}'| at \"[^\"]{1,60}\")?|server has gone away|no route to host"
-        r"|connection to server at \"[^\"]{1,60}\".{0,40}failed|lost connection to [a-z]{1,20} server"
-        r"|\beconnrefused(?: [0-9a-f.:]{1,45})?|connection ?refused|network is unreachable"
-        r"|\becon[a-z]{0,3}reset\b|server closed the connection unexpectedly|connection reset by peer"
-        r"|\behostunreach\b",
+        r"|connection to server at \"[^\"]{1,60}\".{0,40}failed|\behostunreach\b"
+        r"|lost connection to [a-z]{1,20} server|\beconnrefused(?: [0-9a-f.:]{1,45})?"
+        r"|connection ?refused"
+        r"|\becon[a-z]{0,3}reset\b|server closed the connection unexpectedly"
+        r"|connection reset by peer|network is unreachable",
     ),
     "dependency_slow": (
         r"statement timeout|(?:query|read|connect|connection|socket|operation|request) ?"
@@ -98,16 +107,15 @@ _DEPENDENCY_MESSAGES: Mapping[str, tuple[str, ...]] = {
         r"|timeout(?:error)?: timed out|sockettimeoutexception",
     ),
 }
-DEPENDENCY_SYMPTOMS = tuple(_DEPENDENCY_MESSAGES)
+REASONS = tuple(_REASONS)
 # A broken invariant about these values is the symptom itself.
 _VALUES: Mapping[str, str] = {"latency_ms": "slow_answers", "certificate_days": "certificate_days"}
 # Errors that name another of these causes are no proof of the vague ones.
 _VAGUE = ("content_differs", "server_errors")
-# Causes that only an application itself names. The other two are known for every system.
+# Other evidence shows these as well, so that an answer that does not name them excludes none.
+_KNOWN_OTHERWISE = ("certificate_rejected", "credential_refused", "files_used_up", "memory_used_up")
 _NAMED_ONLY = tuple(
-    cause
-    for cause in _DEPENDENCY_MESSAGES
-    if cause not in (*_MESSAGES, "certificate_rejected", "credential_refused")
+    cause for cause in _REASONS if cause not in _MESSAGES and cause not in _KNOWN_OTHERWISE
 )
 SYMPTOMS = (*_MESSAGES, *_NAMED_ONLY, "certificate_expiring", "server_errors", "upstream_fails")
 _BLANKS = re.compile(r"\s+")
@@ -131,17 +139,17 @@ def _probes_in(readings: Mapping[str, Value]) -> list[_Probe]:
 
 
 def quote_reason(text: str) -> str:
-    """The words of an error page or a log that say why another system fails it, or "".
+    """The words of an error page or a log that say why an application fails, or "".
 
     Only what a pattern matches is quoted: the text around it may hold a secret.
     """
-    found = _match_dependency(text)
+    found = _match_reason(text)
     return found[1][:REASON_CHARACTERS_MAX] if found is not None else ""
 
 
-def _match_dependency(text: str) -> tuple[str, str] | None:
+def _match_reason(text: str) -> tuple[str, str] | None:
     text = unescape(_BLANKS.sub(" ", text)).replace('\\"', '"').replace("\\'", "'")
-    for name, patterns in _DEPENDENCY_MESSAGES.items():
+    for name, patterns in _REASONS.items():
         for pattern in patterns:
             if (match := pattern_of(f"(?i){pattern}").search(text)) is not None:
                 return name, str(match[0])
@@ -194,10 +202,10 @@ def find_symptoms(
         shown[cause] |= pattern_of(pattern).search(text) is not None
     if is_failing(readings):
         reasons = [str(probe.values.get("reason") or "") for probe in _probes_in(readings)]
-        found = next(filter(None, map(_match_dependency, filter(None, (*reasons, log)))), None)
-        for cause in DEPENDENCY_SYMPTOMS:
-            shown[cause] = shown.get(cause, False) or (found is not None and found[0] == cause)
-        shown["upstream_fails"] &= found is None
+        found = next(filter(None, map(_match_reason, filter(None, (*reasons, log)))), None)
+        if found is not None:
+            # Its clients may wait until it gives up.
+            shown |= {found[0]: True, "upstream_fails": False, "slow_answers": False}
     if any(is_shown for cause, is_shown in shown.items() if cause not in _VAGUE):
         shown |= dict.fromkeys(_VAGUE, False)
     return shown
