@@ -245,6 +245,32 @@ async def test_what_a_proxy_passes_on_is_the_trouble_of_the_application_behind_i
     assert (found.cause, found.target) == ("name_not_resolved", "shop")
 
 
+async def test_slowness_does_not_explain_a_certificate_of_what_depends_on_it(
+    tmp_path: Path,
+) -> None:
+    expired = certificate(tmp_path, name="shop.test", days=-1)
+    text = (
+        "name: a\n"
+        "targets:\n"
+        f"  door: {{kind: tls, port: {{tls}}, depends_on: [shop], access: {{tls: true,"
+        f" ca_file: {expired}, server_name: shop.test}}}}\n"
+        "  shop: {kind: w, port: {port}}\n"
+        "probes: {page: {on: w, http: }, handshake: {on: tls, certificate: {name: shop.test}}}\n"
+        "invariants:\n  fast: {on: w, holds: page.latency_ms < 0}\n"
+        "  trusted: {on: tls, holds: handshake.ok}\n"
+    )
+    async with _secure(expired) as tls, serving(http(200, {})) as port:
+        text = text.replace("{tls}", str(tls)).replace("{port}", str(port))
+        tried = described(tmp_path, text)
+        observation = await tried.look()
+        found = await diagnose(tried)
+        alone = described(tmp_path, text.replace(", depends_on: [shop]", ""))
+        beside = await alone.look()
+    assert (found.cause, found.target) == ("certificate_expired", "door")
+    assert observation.of("shop").readings["cause.slow_answers"] is False
+    assert beside.of("shop").readings["cause.slow_answers"] is True
+
+
 @pytest.mark.parametrize(
     ("status", "cause"), [(500, "server_errors"), (502, "upstream_fails"), (401, "login_rejected")]
 )

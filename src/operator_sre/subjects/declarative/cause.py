@@ -21,6 +21,7 @@ __all__ = [
     "DeclaredCause",
     "causes_by",
     "implied_by",
+    "is_cause",
     "read_causes",
     "read_names",
     "reading_of",
@@ -53,6 +54,11 @@ _ERROR = re.compile(r"\.error$")
 def reading_of(cause: str) -> str:
     """The reading that says whether an observation shows the evidence of a cause."""
     return f"{_OWN}.{cause}"
+
+
+def is_cause(reading: str) -> bool:
+    """Whether a reading says that an observation shows a cause."""
+    return reading.startswith(f"{_OWN}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.target import Target, dependencies_of
-from operator_sre.subjects.declarative.cause import DeclaredCause, reading_of, see_causes
+from operator_sre.subjects.declarative.cause import (
+    DeclaredCause,
+    is_cause,
+    reading_of,
+    see_causes,
+)
 from operator_sre.subjects.declarative.invariants import DeclaredInvariant
 from operator_sre.subjects.declarative.probes.machine import is_alive, process_there
 from operator_sre.subjects.declarative.probes.place import Blind, Place
@@ -36,6 +41,10 @@ __all__ = ["Evidence", "LogEnds", "clear_passed_on"]
 BOOT_S = 900.0
 # What a target passes on from the one behind it: slowness, and the error pages of others.
 _PASSED_ON = ("server_errors", "slow_answers", "content_differs", *REASONS)
+# The reading of a target whose trouble does not follow from those that it depends on.
+FAILS_ALONE = "fails_alone"
+# What may follow from a dependency that fails.
+_FOLLOWING = (*_PASSED_ON, "upstream_fails", "connections_used_up", "queue_full")
 _OF_A_PROCESS = ("process_dead", "process_hung", "process_paused")
 
 
@@ -181,18 +190,37 @@ class Evidence:
 def clear_passed_on(
     found: Mapping[str, Mapping[str, bool]], targets: Sequence[Target]
 ) -> Mapping[str, Mapping[str, bool]]:
-    """The evidence by target, without symptoms that a target has from one that it depends on.
+    """The evidence by target, without what another target along its dependencies shows better.
 
-    A proxy answers with the error page of the application behind it: the reason is there.
+    A proxy answers with the error page of the application behind it: the reason is there. And a
+    target that answers slowly, as everything does on a busy machine, does not explain that what
+    depends on it has an expired certificate or a wrong address: that one fails alone.
     """
+    ports = {target.name for target in targets if target.port or target.endpoints}
     needs = {name: dependencies_of(name, targets) for name in found}
+    slow = reading_of("slow_answers")
+    following = {*map(reading_of, _FOLLOWING)}
+    explained = {
+        name
+        for name, shown in found.items()
+        if any(value and is_cause(each) and each not in following for each, value in shown.items())
+    }
+    alone = {
+        name
+        for name in explained
+        if explained.isdisjoint(needs[name])
+        and all(found.get(each, {}).get("reachable") for each in needs[name] & ports)
+    }
     cleared: dict[str, Mapping[str, bool]] = {}
     for name, shown in found.items():
         behind = [each for each in needs[name] if name not in needs.get(each, ())]
-        passed_on = {
-            reading: False
+        dropped = {
+            reading
             for reading in map(reading_of, _PASSED_ON)
             if shown.get(reading) and any(found.get(each, {}).get(reading) for each in behind)
         }
-        cleared[name] = {**shown, **passed_on}
+        if shown.get(slow) and any(name in needs[each] for each in alone):
+            dropped.add(slow)
+        own = {FAILS_ALONE: True} if name in alone else {}
+        cleared[name] = {**shown, **dict.fromkeys(dropped, False), **own}
     return cleared
