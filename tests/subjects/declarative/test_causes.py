@@ -276,7 +276,8 @@ async def test_an_escalation_has_the_line_that_ends_the_likeliest_cause(tmp_path
         "invariants: {i: {holds: '!f.exists', causes: [stale, wanted]}}\n"
         "causes:\n  stale: {says: it was left behind, shows: f.exists}\n"
         "  wanted: {says: somebody wants it, shows: f.exists, prior: 0.4}\n"
-        "levers: {drop: {says: Remove it, command: [rm, '{target}'], risk: low, repairs: [stale]}}\n"
+        "levers:\n"
+        "  drop: {says: Remove it, command: [rm, '{target}'], risk: low, repairs: [stale]}\n"
     )
     (tmp_path / "f").touch()
     found = await diagnose(described(tmp_path, text))

@@ -96,19 +96,7 @@ async def discover(
     listeners = await add_containers(await asyncio.to_thread(read_listeners))
     listeners += [each for host in remote for each in host.listeners]
     listeners = [each for each in listeners if not ports or each.port in ports]
-    # The addresses of all targets that are watched already, with their subject.
-    known: dict[tuple[str, int | None], str] = {}
-    machines: dict[str, str] = {}
-    for name in app.subjects():
-        try:
-            targets = subject_of(app, name).targets()
-        except OperatorError:  # `operator health` says what is wrong with it
-            continue
-        for target in targets:
-            if target.runs_at and target.kind == HOST:
-                machines[target.runs_at] = name
-            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
-                known[_place(target.host, target.port)] = name
+    known, machines = _find_watched(app)
     watched = [
         LeftOut(each.source, f"watched as {known[_place(each.host, each.port)]}")
         for each in listeners
@@ -154,6 +142,23 @@ async def discover(
     }
     left_out += [] if ports else _configured_only(root, running | names)
     return Discovery(tuple(proposals), tuple(watched), tuple(left_out))
+
+
+def _find_watched(app: App) -> tuple[dict[tuple[str, int | None], str], dict[str, str]]:
+    """The addresses of all targets, and the hosts, that are watched already, with their subject."""
+    known: dict[tuple[str, int | None], str] = {}
+    machines: dict[str, str] = {}
+    for name in app.subjects():
+        try:
+            targets = subject_of(app, name).targets()
+        except OperatorError:  # `operator health` says what is wrong with it
+            continue
+        for target in targets:
+            if target.runs_at and target.kind == HOST:
+                machines[target.runs_at] = name
+            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
+                known[_place(target.host, target.port)] = name
+    return known, machines
 
 
 def _place(host: str, port: int | None) -> tuple[str, int | None]:

@@ -30,7 +30,7 @@ _SOCKET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RemoteHost:
-    """A host with its servers: those that can be reached from here, and those that cannot.
+    """A host with its servers; only its own machine reaches the `hidden` ones.
 
     `problem` is why nothing could be read there.
     """
@@ -76,7 +76,7 @@ async def read_host(app: App, address: str, *, ssh: SshSettings | None = None) -
 def read_sockets(
     text: str, host: str, ssh_port: int
 ) -> tuple[Sequence[Listener], Sequence[Listener]]:
-    """The servers that other machines reach, and those that only their own machine reaches. Pure.
+    """The servers that other machines reach, and the servers that only their own one does. Pure.
 
     The text is that of `ss -Hltnp`; what it has no sockets in yields none.
     """

@@ -41,7 +41,7 @@ __all__ = ["Evidence", "LogEnds", "clear_passed_on"]
 BOOT_S = 900.0
 # What a target passes on from the one behind it: slowness, and the error pages of others.
 _PASSED_ON = ("server_errors", "slow_answers", "content_differs", *REASONS)
-# The reading of a target whose trouble does not follow from those that it depends on.
+# The reading of a target whose trouble does not follow from its dependencies.
 FAILS_ALONE = "fails_alone"
 # What may follow from a dependency that fails.
 _FOLLOWING = (*_PASSED_ON, "upstream_fails", "connections_used_up", "queue_full")
