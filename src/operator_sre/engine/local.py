@@ -68,8 +68,8 @@ class LocalEngine:
     `intervals` overrides the interval of single subjects. Up to `runs_max` tickets are in work at
     once; the gate allows one change of a subject at a time. Stopping the engine waits up to
     `grace_s` for running actions and parks the rest. The engine claims only tickets of the subjects
-    that `knows` returns. With `shares`, one monitor of the store checks each subject; `is_gone` says
-    that another monitor has ended although its heartbeat is fresh.
+    that `knows` returns. With `shares`, one monitor of the store checks each subject; `is_gone`
+    says that another monitor has ended although its heartbeat is fresh.
     """
 
     pipeline: Pipeline
