@@ -22,6 +22,8 @@ from operator_lab.kubernetes.build import Programs, find_programs, missing_tools
 from operator_lab.kubernetes.namespaces import SWITCH
 from operator_lab.rig import Rig
 from operator_protocols.domain.ticket import TicketState
+from operator_sre.clock import SystemClock
+from operator_sre.engine.leader import SILENT_S
 from operator_sre.subjects.kubernetes.rig import NODES, rig
 from tests.contract.postgres import Server, shared_server
 from tests.deploy.built import COMMIT, build_image, save_image, take_in
@@ -264,12 +266,15 @@ def _database(cluster: Cluster, server: Server, place: str) -> Iterator[str]:
 
 
 def _leaders(watched: Watched) -> list[str]:
-    """The monitors that check the subject themselves."""
+    """The living monitors that check the subject themselves."""
+    now = SystemClock().now()
     return [
         watcher.worker
         for watcher in watched.store.watchers.find()
         for watch in watcher.watches
-        if watch.subject == SUBJECT and not watch.leader
+        if (now - watcher.at).total_seconds() <= SILENT_S
+        and watch.subject == SUBJECT
+        and not watch.leader
     ]
 
 
@@ -317,6 +322,14 @@ async def test_of_two_pods_one_leads_and_killing_it_loses_and_repeats_nothing(
         server.drop(place)
 
 
+def _wait_for_work(watched: Watched, count: int) -> None:
+    eventually(
+        lambda: watched.is_in_work() or watched.cured(count),
+        "a pod works on it",
+        within_s=INCIDENT_S_MAX,
+    )
+
+
 def _break_and_kill(cluster: Cluster, watched: Watched, patients: Patients) -> None:
     """Break one server after another; kill the pod that leads, and the one that repairs."""
     killed: list[str] = []
@@ -325,11 +338,7 @@ def _break_and_kill(cluster: Cluster, watched: Watched, patients: Patients) -> N
         (leader,) = _leaders(watched)
         patients.jam(patients.names[number])
         if number % 2:
-            eventually(
-                lambda number=number: watched.is_in_work() or watched.cured(number + 1),  # type: ignore[misc]
-                "a pod works on it",
-                within_s=INCIDENT_S_MAX,
-            )
+            _wait_for_work(watched, number + 1)
         if number % 3:
             working = [
                 each.worker.rpartition(":")[0]

@@ -153,23 +153,25 @@ HELLO = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_face_of_an_installation_answers(wheels: Path, tmp_path: Path) -> None:
-    """All parts of a service, the terminal console, and MCP on a pipe; nothing of the checkout."""
-    venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    place = ["-f", str(wheels), "-c", str(wheels / "constraints.txt")]
-    name = f"operator-sre[{FACES}]"
-    subprocess.run([venv / "bin" / "pip", "install", "--quiet", *place, name], check=True)
-    operator = venv / "bin" / "operator"
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPERATOR_HOME": str(tmp_path / "h")}
+class _Installation:
+    """A new environment with these extras, and a home beside it."""
 
-    def ask(*words: str, given: str = "") -> str:
+    def __init__(self, folder: Path, wheels: Path, extras: str) -> None:
+        venv = folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        place = ["-f", str(wheels), "-c", str(wheels / "constraints.txt")]
+        name = f"operator-sre[{extras}]"
+        subprocess.run([venv / "bin" / "pip", "install", "--quiet", *place, name], check=True)
+        self.folder, self.operator = folder, venv / "bin" / "operator"
+        home = {"HOME": str(folder), "OPERATOR_HOME": str(folder / "home")}
+        self.environ = {"PATH": "/usr/bin:/bin", **home}
+
+    def ask(self, *words: str, given: str = "") -> str:
+        """What a command prints that must succeed."""
         done = subprocess.run(
-            [operator, *words],
-            env=environ,
-            cwd=tmp_path,
+            [self.operator, *words],
+            env=self.environ,
+            cwd=self.folder,
             input=given,
             capture_output=True,
             text=True,
@@ -178,51 +180,56 @@ def test_every_face_of_an_installation_answers(wheels: Path, tmp_path: Path) -> 
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout
 
-    def fetch(part: str, path: str, body: object = None, **headers: str) -> str:
-        """The body of an answer; HTTPError for one that is no success."""
-        content = None if body is None else json.dumps(body).encode()
-        given = {"Content-Type": "application/json", **headers}
-        url = f"http://127.0.0.1:{ports[part]}{path}"
-        request = urllib.request.Request(url, data=content, headers=given)
-        with urllib.request.urlopen(request, timeout=30.0) as answer:  # noqa: S310
-            return str(answer.read().decode())
+    def states(self) -> list[str]:
+        """The states of the parts of the service."""
+        parts = json.loads(self.ask("status", "--json"))["status"]["parts"]
+        return [part["state"] for part in parts]
 
+    def bearer(self, *words: str) -> dict[str, str]:
+        """The headers of a viewer with a new token."""
+        made = json.loads(self.ask("tokens", "create", *words, "--role", "viewer", "--json"))
+        return {"Authorization": f"Bearer {made['secret']}"}
+
+
+def _fetch(port: int, path: str, body: object = None, **headers: str) -> str:
+    """The body of an answer; HTTPError for one that is no success."""
+    content = None if body is None else json.dumps(body).encode()
+    given = {"Content-Type": "application/json", **headers}
+    url = f"http://127.0.0.1:{port}{path}"
+    request = urllib.request.Request(url, data=content, headers=given)
+    with urllib.request.urlopen(request, timeout=30.0) as answer:  # noqa: S310
+        return str(answer.read().decode())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_face_of_an_installation_answers(wheels: Path, tmp_path: Path) -> None:
+    """All parts of a service, the terminal console, and MCP on a pipe; nothing of the checkout."""
+    new = _Installation(tmp_path, wheels, FACES)
     with reserve_ports(("web", "api", "mcp", "alerts")) as reserved:
         ports = dict(reserved.ports)
         (tmp_path / "operator.toml").write_text(SERVICE.format_map(ports))
         with (tmp_path / "log").open("wb") as log:
-            service = subprocess.Popen(
-                [operator, "service", "run"], env=environ, cwd=tmp_path, stdout=log, stderr=log
-            )
-            try:
-
-                def states() -> set[str]:
-                    parts = json.loads(ask("status", "--json"))["status"]["parts"]
-                    return {part["state"] for part in parts} if len(parts) == 6 else set()
-
-                eventually(lambda: states() == {"running"}, "all parts run", every_s=1.0)
-                assert "<html" in fetch("web", "/login")
-                assert fetch("api", "/healthz")
-                made = json.loads(ask("tokens", "create", "reader", "--role", "viewer", "--json"))
-                bearer = {"Authorization": f"Bearer {made['secret']}"}
-                served = json.loads(fetch("api", "/v1/openapi.json", **bearer))
-                assert served == json.loads((ROOT / "docs" / "openapi.json").read_text())
-                made = json.loads(
-                    ask("tokens", "create", "friend", "--for", "mcp", "--role", "viewer", "--json")
-                )
-                headers = {
-                    "Authorization": f"Bearer {made['secret']}",
-                    "Accept": "application/json, text/event-stream",
-                }
-                assert "serverInfo" in fetch("mcp", "/mcp", HELLO, **headers)
-                alert = {"labels": {"alertname": "Down"}, "status": "firing", "fingerprint": "1"}
-                assert fetch("alerts", "/alerts/pager", {"version": "4", "alerts": [alert]})
-            finally:
-                service.terminate()
-                service.wait(60.0)
+            words = [new.operator, "service", "run"]
+            service = subprocess.Popen(words, env=new.environ, cwd=tmp_path, stdout=log, stderr=log)
+        try:
+            eventually(lambda: new.states() == ["running"] * 6, "all parts run", every_s=1.0)
+            assert "<html" in _fetch(ports["web"], "/login")
+            assert _fetch(ports["api"], "/healthz")
+            served = _fetch(ports["api"], "/v1/openapi.json", **new.bearer("reader"))
+            assert json.loads(served) == json.loads((ROOT / "docs" / "openapi.json").read_text())
+            accepts = {"Accept": "application/json, text/event-stream"}
+            headers = new.bearer("friend", "--for", "mcp") | accepts
+            assert "serverInfo" in _fetch(ports["mcp"], "/mcp", HELLO, **headers)
+            alert = {"labels": {"alertname": "Down"}, "status": "firing", "fingerprint": "1"}
+            fired = {"version": "4", "alerts": [alert]}
+            assert _fetch(ports["alerts"], "/alerts/pager", fired)
+        finally:
+            service.terminate()
+            service.wait(60.0)
     assert b"Traceback" not in (tmp_path / "log").read_bytes()
-    assert "serverInfo" in ask("mcp", given=json.dumps(HELLO) + "\n")
-    terminal = Terminal([str(operator), "console"], cwd=tmp_path, environ=environ)
+    assert "serverInfo" in new.ask("mcp", given=json.dumps(HELLO) + "\n")
+    terminal = Terminal([str(new.operator), "tui"], cwd=tmp_path, environ=new.environ)
     try:
         terminal.shows("Health")
         terminal.type("q")
