@@ -21,9 +21,9 @@ from operator_evals.app.generated import (
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Mind
+from operator_evals.conductor import Progress
 from operator_evals.database import Generated, open_database
 from operator_evals.facts import TrialFacts, TrialState
-from operator_evals.conductor import Progress
 from operator_evals.generated.case import Case, Injection
 from operator_evals.generated.observed import Injected
 from operator_evals.generated.published import publish_generated, read_generated
@@ -193,15 +193,13 @@ async def test_a_failing_case_shrinks_to_the_primitive_that_fails(
         ran.append(case)
         fails = any(each.primitive == needed.primitive for each in case.injections)
         facts = MISSED if fails else REPAIRED
+        injected = tuple(Injected(number, 10.0) for number in range(len(case.injections)))
         assert facts.generated is not None
+        seen = replace(facts.generated, case=case, injected=injected)
         if len(ran) == 2:  # the first smaller case is not measured at its first try
             facts = replace(facts, state=TrialState.INVALID, why="the machine was too busy")
-        injected = tuple(Injected(number, 10.0) for number in range(len(case.injections)))
-        seen = replace(facts.generated, case=case, injected=injected)
         planned = job.planned
-        return replace(
-            facts, key=planned.key, scenario=planned.scenario, seed=1, generated=seen
-        )
+        return replace(facts, key=planned.key, scenario=planned.scenario, seed=1, generated=seen)
 
     monkeypatch.setattr(Children, "run", answer)
     monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
@@ -228,9 +226,7 @@ async def test_a_real_product_is_worse_when_it_restarts_without_looking(tmp_path
     for variant in ("reasoner", "restart-everything"):
         # The cases in which every trial so far opened a ticket.
         wanted = Wanted("etcd", 4, 1, variant, workers=2)
-        done = await run_generated(
-            config, wanted, command=this_program(), tell=lambda *words: None
-        )
+        done = await run_generated(config, wanted, command=this_program(), tell=lambda *words: None)
         assert (done.done, done.failed) == (4, 0)
         found = load_generated(tmp_path / "eval.db", "etcd", variant)
         harm[variant] = [each for each in found.judged if each.judgement.outcome is Ending.HARM]

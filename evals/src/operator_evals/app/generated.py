@@ -127,8 +127,7 @@ async def run_generated(
             void = [
                 trial
                 for trial in planned
-                if trial.key in conductor.ran
-                and bench.judge(bench.known[trial.key]) is Ending.VOID
+                if trial.key in conductor.ran and bench.judge(bench.known[trial.key]) is Ending.VOID
             ]
             if not void:
                 return done

@@ -144,8 +144,10 @@ def _show(found: Sitting) -> None:
     from operator_evals.generated.tally import credit_rows
 
     tally = found.tally
+    changed = "+" if tally.revision.endswith("+") else ""
+    revision = tally.revision.rstrip("+")[:12] + changed
     head = (
-        f"{tally.subject}, {tally.variant}, revision {tally.revision[:12]}: {tally.trials} cases,"
+        f"{tally.subject}, {tally.variant}, revision {revision}: {tally.trials} cases,"
         f" seeds {tally.first_seed} to {tally.last_seed}, {tally.void} void"
     )
     rows = [
