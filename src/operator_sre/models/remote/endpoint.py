@@ -24,6 +24,7 @@ __all__ = [
     "COMPATIBLE",
     "Endpoint",
     "Line",
+    "await_abandoned",
     "model_error",
     "refuses_schema",
     "refuses_stream",
@@ -280,10 +281,9 @@ class Line:
         """Close the connections."""
         await self.speaker.__aexit__(None, None, None)
         await self.client.aclose()
-        await _await_abandoned()
 
 
-async def _await_abandoned() -> None:
+async def await_abandoned() -> None:
     """Wait until the event loop has closed the generators that the libraries have left.
 
     They stop reading an answer at its last line, or at an error. What is then left of their chain

@@ -30,7 +30,7 @@ from operator_sre.subjects.declarative.probes import (
 )
 from operator_sre.subjects.declarative.probes.place import Probe
 
-__all__ = ["OF_STORES", "PROBES", "ProbeKind"]
+__all__ = ["OF_STORES", "PROBES", "READING", "ProbeKind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ OF_STORES = (
     *(amqp.AmqpProbe, kafka.KafkaProbe, mysql.MySqlProbe),
     *(redis.RedisProbe, s3.S3Probe, sql.SqlProbe),
 )
+# Of those, what reads as a client does.
+READING = (mysql.MySqlProbe, s3.S3Probe, sql.SqlProbe)
 PROBES: Mapping[str, ProbeKind] = {
     "http": _with_folder(http.KEYS, http.read_http),
     "tcp": _plain(tcp.KEYS, tcp.read_tcp),
