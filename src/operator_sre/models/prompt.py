@@ -324,25 +324,25 @@ def _describe_causes(briefing: Briefing, chars_max: int) -> str:
             return 0
         return 1 if violated & set(cause.breaks) else 2
 
-    def named(cause: Cause) -> str:
+    def label(cause: Cause) -> str:
         tools = ", ".join(dict.fromkeys(remedy.tool for remedy in cause.remedies))
         return f"{cause.name} [{tools}]" if tools else cause.name
 
     possible = possible_causes(briefing)
     own = sorted((cause for cause in possible if cause in briefing.causes), key=order)
     # Those of any system say by their names what they are.
-    generic = [named(cause) for cause in possible if cause not in briefing.causes]
+    generic = [label(cause) for cause in possible if cause not in briefing.causes]
     lines = [f"- of any system: {', '.join(generic)}"]
-    left = chars_max - len(lines[0]) - sum(len(named(cause)) + 2 for cause in own)
+    left = chars_max - len(lines[0]) - sum(len(label(cause)) + 2 for cause in own)
     short: list[str] = []
     for cause in own:
-        line = f"- {named(cause)}: {cause.sentence}"
+        line = f"- {label(cause)}: {cause.sentence}"
         more = len(cause.sentence) + 4
         if order(cause) == 0 or more <= left:
             left -= more
             lines.append(line)
         else:
-            short.append(named(cause))
+            short.append(label(cause))
     unnamed = 0
     while short and left < 0:
         left += len(short.pop()) + 2

@@ -14,6 +14,9 @@ from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKE
 from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
+from operator_sre.subjects.declarative.probes.kinds import judge_client_view
+from operator_sre.subjects.declarative.probes.redis import RedisProbe
+from operator_sre.subjects.declarative.probes.sql import SqlProbe
 from tests.contract.servers import http, says, serving, unused_port
 from tests.every import every
 from tests.subjects.declarative.probes.test_host import Recorded, asking, said
@@ -221,3 +224,5 @@ async def test_what_is_not_checked_as_clients_use_it_is_noted(tmp_path: Path) ->
         assert await view(fails, cache) is None
         with unused_port() as port:
             assert await view("redis: {}", port) is None
+    assert judge_client_view(()) == ""
+    assert judge_client_view((RedisProbe(), SqlProbe())) == READS_CHECKED

@@ -16,7 +16,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
-from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED, UNCHECKED
+from operator_protocols.kit.client import CLIENT_VIEW
 from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
 from operator_sre.subjects.declarative.cause import causes_by
@@ -32,11 +32,10 @@ from operator_sre.subjects.declarative.evidence import Evidence, LogEnds
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
-from operator_sre.subjects.declarative.probes.canary import CanaryProbe
 from operator_sre.subjects.declarative.probes.http import HttpProbe
-from operator_sre.subjects.declarative.probes.kinds import OF_STORES, READING
+from operator_sre.subjects.declarative.probes.kinds import OF_STORES, judge_client_view
 from operator_sre.subjects.declarative.probes.machine import process_in
-from operator_sre.subjects.declarative.probes.place import Blind, Links, Place, Probe
+from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
 
 __all__ = [
@@ -144,7 +143,7 @@ class DeclarativeSubject:
             for declared, (values, _, _) in zip(probes, results, strict=True)
             if values.get("up") is True
         ]
-        if view := _client_view(answered):
+        if view := judge_client_view(answered):
             readings[CLIENT_VIEW] = view
         trouble = Trouble.NOTHING if problems and not blamed else None
         why = "; ".join(problems)[:PROBLEM_CHARACTERS_MAX]
@@ -167,15 +166,6 @@ class DeclarativeSubject:
                 return {}, "the observation took too long", True
             except Exception as error:  # noqa: BLE001  one target must not blind us for the others
                 return {}, f"the observation failed: {type(error).__name__}", True
-
-
-def _client_view(answered: Sequence[Probe]) -> str:
-    """How far a target is checked as its clients use it; empty where it keeps no data."""
-    if any(isinstance(probe, CanaryProbe) for probe in answered):
-        return ALL_CHECKED
-    if any(isinstance(probe, READING) for probe in answered):
-        return READS_CHECKED
-    return UNCHECKED if any(isinstance(probe, OF_STORES) for probe in answered) else ""
 
 
 class _Pace:
