@@ -338,7 +338,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(shop: Open) -> None:
     with pytest.raises(ConflictError):
         await pipeline.work(stale)
     assert one.mend.calls == []
-    # What it was told is on record in the run, which the holder continues; nothing of it counts.
+    # The answer is on record in the run, which the holder continues, and counts for nothing.
     assert one.store.tickets.get(holder.id) == holder
     assert one.entries(Kind.DIAGNOSIS) == []
     assert len(one.entries(Kind.REASONING)) == 1
