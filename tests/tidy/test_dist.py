@@ -210,7 +210,7 @@ def test_every_face_of_an_installation_answers(wheels: Path, tmp_path: Path) -> 
         ports = dict(reserved.ports)
         (tmp_path / "operator.toml").write_text(SERVICE.format_map(ports))
         with (tmp_path / "log").open("wb") as log:
-            words = [new.operator, "service", "run"]
+            words = [str(new.operator), "service", "run"]
             service = subprocess.Popen(words, env=new.environ, cwd=tmp_path, stdout=log, stderr=log)
         try:
             eventually(lambda: new.states() == ["running"] * 6, "all parts run", every_s=1.0)
