@@ -1,6 +1,7 @@
 """A small web application: it keeps orders in a database, and does jobs from a queue.
 
-`python application.py CONFIG.json`. `/ready` says that it runs, `/health` that it works. It stops cleanly on SIGTERM and removes its pid file then.
+`python application.py CONFIG.json`. `/ready` says that it runs, `/health` that it works. It stops
+cleanly on SIGTERM and removes its pid file then.
 `behaviour.json` beside the configuration is what a bad release does: `delay_s`, `fails`,
 `leak_mb` for each request, `workers` that empty the queue.
 """
