@@ -126,7 +126,8 @@ def serve(application: Application) -> None:
         timeout = 10
 
         def do_GET(self) -> None:
-            status, body = 200, {}
+            status = 200
+            body: dict[str, object] = {}
             try:
                 body = {"status": "up"} if self.path == "/ready" else application.check()
             except Exception as error:  # noqa: BLE001  whatever its database raises
