@@ -139,10 +139,12 @@ def focus(case: Case) -> Case:
     return case
 
 
-def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
+def find_unmet_of(
+    case: Case, remedy: Remedy, target: str, *, awaited: bool = False
+) -> tuple[Unmet, ...]:
     """The preconditions of a remedy that the observation does not show to hold.
 
-    A precondition that is awaited just before the action is no reason against choosing it.
+    One that is awaited just before the action is no reason against choosing it, unless `awaited`.
     """
     briefing = case.briefing
     requires = [
@@ -150,7 +152,7 @@ def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
         for spec in briefing.tools
         if spec.name == remedy.tool
         for required in spec.requires
-        if not required.within_s
+        if awaited or not required.within_s
     ]
     at = str((arguments_of(remedy, briefing, target) or {}).get("target", target))
     return find_unmet(requires, at, briefing.targets, briefing.observation)
