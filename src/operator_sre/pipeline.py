@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -162,7 +163,14 @@ class Pipeline:
             Kind.RUN_STARTED, start, ticket=ticket.id, run=ticket.run, key=f"{ticket.run}/started"
         )
         await self.journal.append(draft)
-        briefing, broken = await self._brief(ticket, controls)
+        # What the first command needs gets ready while the subject is observed.
+        get_ready = controls.executor.get_ready
+        ready = asyncio.ensure_future(get_ready()) if get_ready is not None else None
+        try:
+            briefing, broken = await self._brief(ticket, controls)
+        finally:
+            if ready is not None:
+                await asyncio.wait([ready])
         if recorded.first_look is not None:  # harm that this run did before a restart stays its own
             broken = recorded.first_look.broken()
         run = Run(

@@ -16,6 +16,7 @@ from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, S
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.belief import (
     FAILED,
+    PRINTED_REASONS,
     Belief,
     Suspect,
     Symptoms,
@@ -188,9 +189,9 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     for name in _find_moved(briefing):
         belief = belief.after(CHANGES, name, "moved")
     for output in attempts.outputs:
-        if output.outcome in DECISIVE:
+        if output.outcome in PRINTED_REASONS | set(DECISIVE):
             seen = output.probe, output.target, output.outcome
-            belief = belief.after(*seen).favour_reason(*seen)
+            belief = belief.after(*seen).favour_reason(*seen, printed=True)
     before, latest = None, max(1, len(ask.turns[-1].steps) if ask.turns else 1)
     for at, reading in enumerate(readings):
         seen = reading.probe, reading.target, reading.outcome

@@ -59,6 +59,12 @@ class RunnerClient:
             return None
         return line
 
+    async def get_ready(self) -> None:
+        """Connect, so that the first job does not wait until a runner has started."""
+        if not self._spare:
+            with contextlib.suppress(ExecutorError):  # the job that needs it says why
+                self._spare.append(await self._connect())
+
     async def run(
         self,
         order: Order,
