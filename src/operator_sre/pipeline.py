@@ -232,7 +232,7 @@ class Pipeline:
                 if not why and touched in run.given_up:
                     spent = f"The attempts at {touched} are used up; nothing is changed there."
                     return replace(verdict.refusal(spent), data={UNAVAILABLE: "attempts"})
-                if not why and (others := run.touched - {touched}):
+                if not why and (others := run.unproven_targets - {touched}):
                     restraint, limits = work.controls.restraint, work.controls.executor.limits()
                     if len(others) >= limits.targets_max or (
                         restraint is not None and restraint.is_crowded(verdict, ticket.subject)

@@ -35,7 +35,7 @@ from operator_sre.agent.progress import (
     deadline_of,
     repeats,
     to_undo,
-    uncovered,
+    list_uncovered,
 )
 from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
@@ -315,9 +315,11 @@ def test_each_change_waits_for_a_proof_of_its_own_target() -> None:
     both = [_done(DRAIN, UNDO), _done(replace(MEND, target="node-2", arguments={}), OTHER)]
     failed = replace(proof(held=False), health=Health.BROKEN)
     first = Step(Prove("x", target="node-1"), proof(held=True))
-    assert uncovered([*both, first]) == both[1:]
-    assert uncovered([*both, Step(Prove("x"), failed)]) == []
-    assert uncovered([*both, Step(Prove("x", target="web"), failed)]) == [], "of all consequences"
+    assert list_uncovered([*both, first]) == both[1:]
+    assert list_uncovered([*both, Step(Prove("x"), failed)]) == []
+    assert list_uncovered([*both, Step(Prove("x", target="web"), failed)]) == [], (
+        "of all consequences"
+    )
     assert to_undo([*both, Step(Prove("x", target="node-1"), failed)]) == (UNDO,)
     assert to_undo([*both, first, Step(Prove("x", target="node-2"), failed)]) == (OTHER,)
 

@@ -31,7 +31,7 @@ __all__ = [
     "read_only_tools",
     "repeats",
     "to_undo",
-    "uncovered",
+    "list_uncovered",
     "undone_by",
     "undos_of",
     "unproven",
@@ -86,10 +86,10 @@ class Progress:
         """Whether something was changed after the last proof."""
         return unproven(self.effective_steps(), self._read_only)
 
-    def touched(self) -> frozenset[str]:
+    def unproven_targets(self) -> frozenset[str]:
         """The targets of the changes that no proof has covered yet."""
-        left = uncovered(self.effective_steps(), self._read_only)
-        return frozenset(filter(None, map(_touched, left)))
+        left = list_uncovered(self.effective_steps(), self._read_only)
+        return frozenset(filter(None, map(_target_of, left)))
 
     def caused_harm(self) -> str:
         """What the changes before the last proof broke that must never break."""
@@ -232,7 +232,7 @@ def caused_harm(steps: Sequence[Step], read_only: Iterable[str]) -> str:
     proof = steps[-1].result if steps else None
     if not isinstance(proof, Proof) or not proof.critical:
         return ""
-    changes = [_describe_action(step) for step in uncovered(steps[:-1], read_only)]
+    changes = [_describe_action(step) for step in list_uncovered(steps[:-1], read_only)]
     if not changes:
         return ""
     broken = ", ".join(proof.critical)
@@ -252,7 +252,7 @@ def is_change(step: Step, read_only: Iterable[str]) -> bool:
     return ran and step.want.action.tool not in read_only
 
 
-def uncovered(steps: Iterable[Step], read_only: Iterable[str] = ()) -> list[Step]:
+def list_uncovered(steps: Iterable[Step], read_only: Iterable[str] = ()) -> list[Step]:
     """The changes that no proof has covered yet, oldest first.
 
     A proof of one target covers what was changed there, and leaves other changes open. Where
@@ -262,15 +262,15 @@ def uncovered(steps: Iterable[Step], read_only: Iterable[str] = ()) -> list[Step
     for step in steps:
         if isinstance(step.want, Prove):
             target = step.want.target
-            others = [each for each in left if _touched(each) not in ("", target)]
-            is_about_one = target and any(_touched(each) == target for each in left)
+            others = [each for each in left if _target_of(each) not in ("", target)]
+            is_about_one = target and any(_target_of(each) == target for each in left)
             left = others if is_about_one else []
         elif is_change(step, known):
             left.append(step)
     return left
 
 
-def _touched(step: Step) -> str:
+def _target_of(step: Step) -> str:
     assert isinstance(step.want, Act)
     return str(step.want.action.arguments.get("target") or step.want.action.target)
 
@@ -280,7 +280,7 @@ def unproven(steps: Sequence[Step], read_only: Iterable[str]) -> bool:
     undos = undos_of(steps)
     return _has_diagnosis(steps) and any(
         isinstance(step.want, Act) and step.want.action not in undos
-        for step in uncovered(steps, read_only)
+        for step in list_uncovered(steps, read_only)
     )
 
 
@@ -366,10 +366,10 @@ def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
     last = steps[-1].result if steps else None
     if not isinstance(last, Proof) or last.held or not (last.harm or last.health is Health.BROKEN):
         return ()
-    open_still = [] if last.harm else uncovered(steps)
+    open_still = [] if last.harm else list_uncovered(steps)
     known = undos_of(steps)
     undos: list[Action] = []
-    for step in reversed(uncovered(steps[:-1])):
+    for step in reversed(list_uncovered(steps[:-1])):
         undo = step.result.undo if isinstance(step.result, Result) and step.result.ok else None
         itself = isinstance(step.want, Act) and step.want.action in known
         if undo is not None and not itself and not any(step is each for each in open_still):
@@ -388,7 +388,9 @@ def unreadable(steps: Iterable[Step], action: Action) -> str:
 def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | None:
     """How long the slowest change that no proof has covered needs until its effect shows."""
     settles = {spec.name: spec.settle_s for spec in tools}
-    tools_used = [step.want.action.tool for step in uncovered(steps) if isinstance(step.want, Act)]
+    tools_used = [
+        step.want.action.tool for step in list_uncovered(steps) if isinstance(step.want, Act)
+    ]
     return max((settles.get(name, 0.0) for name in tools_used), default=0.0) or None
 
 

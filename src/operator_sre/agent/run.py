@@ -115,9 +115,9 @@ class Run:
         return self._done.given_up()
 
     @property
-    def touched(self) -> frozenset[str]:
+    def unproven_targets(self) -> frozenset[str]:
         """The targets that were changed and are not proven yet."""
-        return self._done.touched()
+        return self._done.unproven_targets()
 
     @property
     def changes(self) -> list[Step]:

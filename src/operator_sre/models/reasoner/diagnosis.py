@@ -144,7 +144,7 @@ def find_unmet_of(
 ) -> tuple[Unmet, ...]:
     """The preconditions of a remedy that the observation does not show to hold.
 
-    One that is awaited just before the action is no reason against choosing it, unless `awaited`.
+    A precondition that the action itself waits for is no reason against it, unless `awaited`.
     """
     briefing = case.briefing
     requires = [
