@@ -33,9 +33,9 @@ from operator_sre.agent.progress import (
     causes_of,
     count_failed,
     deadline_of,
+    list_uncovered,
     repeats,
     to_undo,
-    list_uncovered,
 )
 from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
