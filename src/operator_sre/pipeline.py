@@ -326,7 +326,8 @@ class Pipeline:
             for invariant in subject.invariants
             if invariant.severity is Severity.CRITICAL
         }
-        blamed = causes_of(work.run.steps, want.target)
+        # What else was started meanwhile breaks what its own cause breaks until it is up.
+        blamed = causes_of(work.run.steps, {want.target, *work.run.unproven_targets} - {""})
         breaks = frozenset(
             name for each in work.controls.causes if each.name in blamed for name in each.breaks
         )

@@ -311,6 +311,15 @@ def test_attempts_count_per_target_and_proven_repairs_count_nowhere() -> None:
     assert causes_of([Step(DIAGNOSIS, None), *steps]) == {"process_dead"}
 
 
+def test_a_proof_expects_what_the_causes_of_all_unproven_parts_break() -> None:
+    other = replace(DIAGNOSIS.diagnosis, target="node-2", cause="disk_full")
+    both = [Step(DIAGNOSIS, None), Step(Diagnose(other), None)]
+    assert causes_of(both, {"node-2"}) == {"disk_full"}
+    assert causes_of(both, {"node-1", "node-2"}) == {"process_dead", "disk_full"}
+    assert causes_of(both, {"node-3"}) == {"process_dead", "disk_full"}
+    assert causes_of([*both, Step(Prove("all"), None)]) == {"disk_full"}
+
+
 def test_each_change_waits_for_a_proof_of_its_own_target() -> None:
     both = [_done(DRAIN, UNDO), _done(replace(MEND, target="node-2", arguments={}), OTHER)]
     failed = replace(proof(held=False), health=Health.BROKEN)

@@ -6,7 +6,7 @@ After a failed proof the next attempt needs another plan, and its changes are ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
@@ -284,10 +284,10 @@ def unproven(steps: Sequence[Step], read_only: Iterable[str]) -> bool:
     )
 
 
-def causes_of(steps: Iterable[Step], target: str = "") -> frozenset[str]:
-    """What the newest diagnosis of each part repaired since the last proof of everything blames.
+def causes_of(steps: Iterable[Step], targets: Collection[str] = ()) -> frozenset[str]:
+    """What the newest diagnosis of each part blames, since the last proof of everything.
 
-    With a target, only the one about it, where there is one.
+    With targets, only the diagnoses of these, where there are any.
     """
     newest: dict[str, str] = {}
     last = ""
@@ -297,7 +297,8 @@ def causes_of(steps: Iterable[Step], target: str = "") -> frozenset[str]:
         elif isinstance(step.want, Diagnose):
             last = step.want.diagnosis.target
             newest[last] = step.want.diagnosis.cause
-    return frozenset([newest[target]] if target in newest else newest.values())
+    wanted = {cause for name, cause in newest.items() if name in targets}
+    return frozenset(wanted or newest.values())
 
 
 def _has_diagnosis(steps: Sequence[Step]) -> bool:
