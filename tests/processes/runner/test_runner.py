@@ -167,19 +167,13 @@ async def test_a_prepared_job_starts_when_it_is_run_and_once(folder: Path, tmp_p
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
-async def test_a_client_that_got_ready_prepares_its_first_job_at_once(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_a_client_that_got_ready_has_a_runner_before_its_first_job(folder: Path) -> None:
     client = RunnerClient(folder)
-    order = _order(f"echo ran >> {tmp_path}/runs; echo fine")
-    order = msgspec.structs.replace(order, bounds=Bounds(writable=None))
-    assert client.prepare(order) is None
     await asyncio.gather(client.get_ready(), client.get_ready())
     assert not live_claims(folder), "nothing starts by this"
-    line = client.prepare(order)
-    assert line is not None
-    assert (await client.run(order, prepared=line)).stdout == b"fine\n"
-    assert (tmp_path / "runs").read_text() == "ran\n"
+    runner = _runner(folder)
+    assert (await client.run(_order("echo fine"))).stdout == b"fine\n"
+    assert _runner(folder) == runner
 
 
 async def test_a_runner_that_cannot_start_is_reported_by_the_job_that_needs_it(

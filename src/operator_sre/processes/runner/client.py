@@ -60,10 +60,10 @@ class RunnerClient:
         return line
 
     async def get_ready(self) -> None:
-        """Connect, so that the first job does not wait until a runner has started."""
+        """Have a runner up, so that the first job does not wait until one has started."""
         if not self._spare:
             with contextlib.suppress(ExecutorError):  # the job that needs it says why
-                self._spare.append(await self._connect())
+                (await self._connect()).close()
 
     async def run(
         self,
