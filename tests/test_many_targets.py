@@ -165,6 +165,24 @@ async def test_no_more_parts_are_unproven_at_a_time_than_the_limits_allow(
     one.close()
 
 
+async def test_a_start_that_failed_leaves_nothing_to_prove_and_nobody_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    one = _open(tmp_path, {"a-1": (), "b-1": (), "web": ("a-1", "b-1")}, targets_max=2)
+    mend = one.mend.call
+
+    async def fails(arguments: Mapping[str, Argument], job: Job) -> Result:
+        if arguments["target"] == "a-1":
+            return Result(Outcome.RAN, 1, stderr="a-1 did not start")
+        return await mend(arguments, job)
+
+    one.mend.call = fails  # type: ignore[method-assign]
+    ended = await one.carry(Budget(commands_max=12, turns_max=12, attempts_max=2))
+    assert (ended.state, one.mend.calls[:1]) == (TicketState.ESCALATED, ["b-1"])
+    assert "budget" not in ended.reason
+    one.close()
+
+
 async def test_nothing_else_is_started_once_something_new_has_broken(tmp_path: Path) -> None:
     one = _open(tmp_path, {**WEB, "apart": ()}, targets_max=9)
     one.plant.up["apart"] = True

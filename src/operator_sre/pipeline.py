@@ -233,7 +233,9 @@ class Pipeline:
                 if not why and touched in run.given_up:
                     spent = f"The attempts at {touched} are used up; nothing is changed there."
                     return replace(verdict.refusal(spent), data={UNAVAILABLE: "attempts"})
-                if not why and (others := run.unproven_targets - {touched}):
+                others = run.unproven_targets - {touched}
+                # An agent that proposes it again all the same is answered by the gate.
+                if not why and others and not any(step.late for step in run.steps):
                     restraint, limits = work.controls.restraint, work.controls.executor.limits()
                     if len(others) >= limits.targets_max or (
                         restraint is not None and restraint.is_crowded(verdict, ticket.subject)

@@ -87,9 +87,10 @@ class Progress:
         return unproven(self.effective_steps(), self._read_only)
 
     def unproven_targets(self) -> frozenset[str]:
-        """The targets of the changes that no proof has covered yet."""
+        """The targets of the changes that succeeded and that no proof has covered yet."""
         left = list_uncovered(self.effective_steps(), self._read_only)
-        return frozenset(filter(None, map(_target_of, left)))
+        done = [each for each in left if isinstance(each.result, Result) and each.result.ok]
+        return frozenset(filter(None, map(_target_of, done)))
 
     def caused_harm(self) -> str:
         """What the changes before the last proof broke that must never break."""

@@ -116,7 +116,7 @@ class Run:
 
     @property
     def unproven_targets(self) -> frozenset[str]:
-        """The targets that were changed and are not proven yet."""
+        """The targets whose changes succeeded and are not proven yet."""
         return self._done.unproven_targets()
 
     @property
