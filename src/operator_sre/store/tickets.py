@@ -339,6 +339,11 @@ def end_ticket(connection: Connection, entry: Entry) -> None:
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
         return
     _set_state(connection, entry, TicketState.ESCALATED)
+    # What has a cause of its own is filed again, in a ticket of its own, while it is broken.
+    connection.executemany(
+        "DELETE FROM violations WHERE ticket = ? AND key = ?",
+        [(entry.ticket, plain(key)) for key in entry.payload.get("leaves", ())],
+    )
     if entry.actor.type == "user":
         pause_ticket(connection, entry)  # agents leave it to that person
 

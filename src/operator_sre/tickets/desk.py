@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
@@ -18,7 +18,7 @@ from operator_protocols.errors import ConflictError
 from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, TicketMoves, Tickets
 from operator_sre.codec import to_json
 
-__all__ = ["INCIDENTS_MAX", "Desk", "Needs", "incidents_of", "needs_of"]
+__all__ = ["INCIDENTS_MAX", "Desk", "Needs", "find_unrelated", "incidents_of", "needs_of"]
 
 LIVE = tuple(state for state in TicketState if state.live)
 # The actor that holds tickets during planned work, and closes those of removed subjects.
@@ -250,11 +250,13 @@ class Desk:
         *drafts: Draft,
         reason: str = "",
         by: Actor | None = None,
+        leaves: Iterable[Violation] = (),
     ) -> Ticket:
         """RESOLVED needs a proof that held; anything else is ESCALATED with its reason.
 
-        When the ticket is flapping, or other systems still report a violation, the proof is not
-        enough yet and the ticket is WATCHED. `drafts` are recorded in the same transaction.
+        What `leaves` an escalated ticket opens another one while it is broken. When the ticket is
+        flapping, or other systems still report a violation, the proof is not enough yet and the
+        ticket is WATCHED. `drafts` are recorded in the same transaction.
         """
         if proof is not None and proof.held:
             doubt = ""
@@ -269,7 +271,9 @@ class Desk:
             payload = {"reason": f"{reason or proof.detail}{doubt}", "proof": to_json(proof)}
             kind = Kind.TICKET_WATCHED if doubt else Kind.TICKET_RESOLVED
         else:
-            payload = {"reason": reason or (proof.detail if proof else "no reason was given")}
+            reason = reason or (proof.detail if proof else "no reason was given")
+            keys = [violation.key for violation in leaves]
+            payload = {"reason": reason, **({"leaves": keys} if keys else {})}
             kind = Kind.TICKET_ESCALATED
         draft = Draft(kind, payload, ticket=ticket.id, run=ticket.run, actor=by or Actor())
         await self._leases.end(ticket, *drafts, draft)
@@ -277,6 +281,26 @@ class Desk:
         ended = self._tickets.get(ticket.id)
         assert ended is not None
         return ended
+
+
+def find_unrelated(
+    ticket: Ticket, about: str, targets: Sequence[Target], apart: Collection[str]
+) -> list[Violation]:
+    """The violations that the diagnosis of one target does not explain: unrelated failures.
+
+    Only those of targets that fail by themselves (`apart`), and neither depend on it nor it on
+    them. A ticket keeps at least one.
+    """
+    needs = needs_of({about, *apart}, targets)
+    rest = [
+        violation
+        for violation in ticket.violations
+        if violation.target in apart
+        and about != violation.target
+        and about not in needs[violation.target]
+        and violation.target not in needs[about]
+    ]
+    return rest if len(rest) < len(ticket.violations) else []
 
 
 def _takes_more(ticket: Ticket | None) -> bool:
