@@ -182,7 +182,9 @@ def _find_untried(case: Case, suspect: Suspect) -> list[Remedy]:
             # A tool may itself declare that it resolves the cause.
             sentence = spec.sentence.partition(": it runs `")[0]
             sentence = f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
-            trade_off = spec.expected.rstrip(".") or "its side effects are unknown"
+            quoted = spec.expected.replace("'{target}'", shlex.quote(suspect.target))
+            expected = quoted.replace("{target}", suspect.target)
+            trade_off = expected.rstrip(".") or "its side effects are unknown"
             remedies[spec.name] = Remedy(spec.name, sentence, trade_off, spec.risk, spec.reversible)
     left = []
     places = {target.name: target for target in case.briefing.targets}
