@@ -140,10 +140,12 @@ def focus(case: Case) -> Case:
     return case
 
 
-def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
+def find_unmet_of(
+    case: Case, remedy: Remedy, target: str, *, awaited: bool = False
+) -> tuple[Unmet, ...]:
     """The preconditions of a remedy that the observation does not show to hold.
 
-    A precondition that is awaited just before the action is no reason against choosing it.
+    A precondition that the action itself waits for is no reason against it, unless `awaited`.
     """
     briefing = case.briefing
     requires = [
@@ -151,7 +153,7 @@ def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
         for spec in briefing.tools
         if spec.name == remedy.tool
         for required in spec.requires
-        if not required.within_s
+        if awaited or not required.within_s
     ]
     at = str((arguments_of(remedy, briefing, target) or {}).get("target", target))
     return find_unmet(requires, at, briefing.targets, briefing.observation)
