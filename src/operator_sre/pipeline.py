@@ -110,7 +110,7 @@ class Pipeline:
         if watched.violations and (why := self.gone(subject)):
             await self.desk.retire(subject, why)
             return watched.check
-        await self.desk.file(watched.violations, watched.targets, at)
+        await self.desk.file(watched.violations, watched.targets, at, began=watched.began)
         await self.desk.flag(subject, watched.conditions, at)
         await self.desk.plan(subject, watched.silenced, watched.violations, at)
         await self.desk.recover(subject, watched.conditions, at)

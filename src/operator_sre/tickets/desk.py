@@ -58,10 +58,13 @@ class Desk:
         violations: Sequence[Violation],
         targets: Sequence[Target],
         at: datetime | None = None,
+        *,
+        began: datetime | None = None,
     ) -> Sequence[Ticket]:
         """One ticket for each incident that has none yet; returns those opened, reopened or grown.
 
-        `at` is when the violations were seen.
+        `at` is when the violations were seen, by a check that `began` before. What was resolved
+        between is left to the next check.
         """
         if not violations:
             return []
@@ -80,11 +83,11 @@ class Desk:
                 continue
             home = next((filed[v.key] for v in incident if _takes_more(filed.get(v.key))), None)
             home = home or _find_related(new, filed.values(), needs)
-            with contextlib.suppress(ConflictError):  # another monitor filed it just now
+            with contextlib.suppress(ConflictError):  # just now it was filed elsewhere, or it ended
                 if home is not None:
-                    again.append(await self._tickets.grow(home, new))
+                    again.append(await self._tickets.grow(home, new, began=began))
                     continue
-                ticket = await self._tickets.open(new)
+                ticket = await self._tickets.open(new, began=began)
                 log.info("ticket opened", extra={"ticket": ticket.id, "target": ticket.target})
                 again.append(ticket)
         return again
