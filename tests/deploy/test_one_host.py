@@ -97,10 +97,10 @@ def test_the_service_of_one_host_comes_up_and_keeps_its_store(
         assert [part["state"] for part in status["parts"]] == ["running"] * 3
         assert ask("id", "-u") == "10001\n"
         assert "kX9fQ2mW7pLr" not in ask("sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '")
-        made = json.loads(ask("operator", "tokens", "create", "ada", "--role", "viewer", "--json"))
+        ask("operator", "tokens", "create", "ada", "--role", "viewer", "--json")
         do("restart", "--timeout", "20")
         start()
-        assert str(made["id"]) in ask("operator", "tokens", "list", "--json")
+        assert '"ada"' in ask("operator", "tokens", "list", "--json")
         assert ask("operator", "store", "check")
     finally:
         do("down", "--volumes", "--timeout", "5")
