@@ -186,7 +186,7 @@ def _figures(watched: Watched, samples: list[Sample]) -> str:
 
 @pytest.mark.timeout(9000)
 @pytest.mark.parametrize(
-    ("servers", "incidents", "trouble_every"), [(40, 6, 2), (200, 100, 8)], ids=["short", "long"]
+    ("servers", "incidents", "trouble_every"), [(40, 6, 2), (200, 60, 5)], ids=["short", "long"]
 )
 def test_three_services_on_one_store_lose_and_repeat_nothing(
     tmp_path: Path, pytestconfig: pytest.Config, servers: int, incidents: int, trouble_every: int
