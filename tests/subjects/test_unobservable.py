@@ -62,6 +62,7 @@ PARTS: list[tuple[str, str, Behave, str]] = [
     ("ratelimiter", "replica", NO_REDIS, ""),
     ("ratelimiter", "sentinel", NO_REDIS, ""),
     ("tikv", "pd", http(401, b"unauthorized"), ""),
+    ("tikv", "store", http(401, b"unauthorized"), ""),
     ("kafka", "broker", _rejecting_kafka, ""),
     ("declarative", "web", NO_HTTP, "http: {path: /}"),
     ("declarative", "cache", NO_REDIS, "redis: {}"),
