@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from msgspec import Meta
 
-    from operator_sre.operations.operation import View
+    from operator_sre.operations.operation import Request, View
 
 __all__ = ["arrange", "command_of", "noun_of", "show"]
 
@@ -86,17 +86,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
         as_json = given.pop("as_json")
         names = [each.name for each in _answers_to(operation)]
         answers = {name: given.pop(name) for name in names}
-        # A UsageError names the invalid word.
-        values: dict[str, Any] = {}
-        for parameter in operation.parameters:
-            if parameter.hidden:
-                values[parameter.name] = read_hidden(parameter.hidden)
-            if parameter.name not in given:
-                continue
-            words = (given[parameter.name] or []) if parameter.many else [given[parameter.name]]
-            read = [_read(parameter, word) for word in words]
-            values[parameter.name] = tuple(read) if parameter.many else read[0]
-        request = operation.request(**values)
+        request = _request(operation, given)
         looks = bool(operation.looks) and getattr(request, operation.looks)
         with _open_place(context, operation, looks=looks) as app:
             if operation.live:
@@ -226,6 +216,20 @@ def _word(parameter: Parameter, meta: Meta, *, argument: bool) -> inspect.Parame
         annotation=Annotated[kind, option],
         default=default,
     )
+
+
+def _request(operation: Operation, given: dict[str, Any]) -> Request:
+    """The request of a command line; UsageError names the invalid word."""
+    values: dict[str, Any] = {}
+    for parameter in operation.parameters:
+        if parameter.hidden:
+            values[parameter.name] = read_hidden(parameter.hidden)
+        if parameter.name not in given:
+            continue
+        words = (given[parameter.name] or []) if parameter.many else [given[parameter.name]]
+        read = [_read(parameter, word) for word in words]
+        values[parameter.name] = tuple(read) if parameter.many else read[0]
+    return operation.request(**values)
 
 
 def _read(parameter: Parameter, word: Any) -> Any:

@@ -112,19 +112,7 @@ class Relays:
         listener.bind(own)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(self._open) >= CONNECTIONS_MAX:
-                writer.close()
-                return
-            self._open.add(writer)
-            try:
-                await relay(reader, writer, path)
-            except RefusedError as refused:
-                self._report(refused.report)
-            except Exception as problem:  # noqa: BLE001  one hung up, or talks nonsense
-                log.debug("a relay failed: %r", problem)
-            finally:
-                self._open.discard(writer)
-                writer.close()
+            await self._serve(relay, reader, writer, path)
 
         server = await asyncio.start_server(serve, sock=listener, limit=HEAD_BYTES_MAX)
         self._servers[path] = server, own
@@ -141,6 +129,23 @@ class Relays:
         if self._place >= 0:
             os.close(self._place)
             self._place = -1
+
+    async def _serve(
+        self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str
+    ) -> None:
+        if len(self._open) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._open.add(writer)
+        try:
+            await relay(reader, writer, path)
+        except RefusedError as refused:
+            self._report(refused.report)
+        except Exception as problem:  # noqa: BLE001  one hung up, or talks nonsense
+            log.debug("a relay failed: %r", problem)
+        finally:
+            self._open.discard(writer)
+            writer.close()
 
     async def _pass_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str
