@@ -70,7 +70,7 @@ class Line:
             except LoginError:
                 self._hang_up()
                 raise
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, ValueError, struct.error) as error:
                 self._hang_up()
                 problem = OSError(sentence_of(error))
         raise problem
