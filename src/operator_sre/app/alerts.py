@@ -7,7 +7,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.alert import Alert, AlertChange
@@ -145,7 +144,43 @@ class Receiver:
             why = refusal(trigger, headers, body, now_s=now.timestamp(), secret=read_secret)
             if why:
                 return await self._refuse(trigger, why, sender)
-            return await self._take(trigger, headers, body, now)
+            notified = read_body(trigger, body, at=now)
+            signature = headers.get(trigger.hmac_header.lower(), "") if trigger.hmac_file else ""
+            # Signatures are remembered as long as a replay could pass for a new notification.
+            signed, now_s = self._signed, now.timestamp()
+            while signed and (
+                len(signed) > SIGNATURES_MAX or next(iter(signed.values())) < now_s - 2 * SKEW_S_MAX
+            ):
+                signed.popitem(last=False)
+            if signature in signed:
+                # The sender may have missed the first answer. A replay changes nothing.
+                return _answer([], [])
+            alerts = [
+                Alert(
+                    trigger=trigger.name,
+                    fingerprint=alert.fingerprint,
+                    name=alert.name,
+                    subject=trigger.about,
+                    target=self._target_of(trigger, alert.place),
+                    invariant=trigger.invariant or f"alert:{alert.name}",
+                    severity=alert.severity,
+                    summary=alert.summary,
+                    since=alert.since,
+                    firing=alert.firing,
+                    labels=alert.labels,
+                )
+                for alert in notified
+            ]
+            changes = await self._app.store.alerts.take(alerts)
+            if signature:
+                signed[signature] = now_s
+            if any(change is not AlertChange.KNOWN for change in changes):
+                log.info(
+                    "alerts of %s: %d", trigger.name, len(alerts), extra={"target": trigger.about}
+                )
+                if due := self._due.get(trigger.about):
+                    due.set()
+            return _answer(alerts, changes)
         except UnreadableError as error:
             category = ErrorCategory.POLICY_VALIDATION_FAILED
             return refused_answer(400, category, str(error), NextAction.FIX_CODE)
@@ -166,45 +201,6 @@ class Receiver:
                 self._due[subject] = asyncio.Event()
                 group.create_task(self._file(subject))
             group.create_task(self._engine.watch(list(alone)))
-
-    async def _take(
-        self, trigger: Trigger, headers: Mapping[str, str], body: bytes, now: datetime
-    ) -> Answer:
-        notified = read_body(trigger, body, at=now)
-        signature = headers.get(trigger.hmac_header.lower(), "") if trigger.hmac_file else ""
-        # Signatures are remembered as long as a replay could pass for a new notification.
-        signed, now_s = self._signed, now.timestamp()
-        while signed and (
-            len(signed) > SIGNATURES_MAX or next(iter(signed.values())) < now_s - 2 * SKEW_S_MAX
-        ):
-            signed.popitem(last=False)
-        if signature in signed:
-            # The sender may have missed the first answer. A replay changes nothing.
-            return _answer([], [])
-        alerts = [
-            Alert(
-                trigger=trigger.name,
-                fingerprint=alert.fingerprint,
-                name=alert.name,
-                subject=trigger.about,
-                target=self._target_of(trigger, alert.place),
-                invariant=trigger.invariant or f"alert:{alert.name}",
-                severity=alert.severity,
-                summary=alert.summary,
-                since=alert.since,
-                firing=alert.firing,
-                labels=alert.labels,
-            )
-            for alert in notified
-        ]
-        changes = await self._app.store.alerts.take(alerts)
-        if signature:
-            signed[signature] = now_s
-        if any(change is not AlertChange.KNOWN for change in changes):
-            log.info("alerts of %s: %d", trigger.name, len(alerts), extra={"target": trigger.about})
-            if due := self._due.get(trigger.about):
-                due.set()
-        return _answer(alerts, changes)
 
     def _target_of(self, trigger: Trigger, place: str) -> str:
         """The target that an alert names; empty for the whole subject where none has that name."""

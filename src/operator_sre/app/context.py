@@ -64,7 +64,12 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
         needs = {need for name in broken for need in dependencies_of(name, known)}
         names = [*broken, *sorted(needs.difference(broken))]
-        noted = _noted_changes(app.store.observations, ticket.subject)
+        # What the newest observations noted; that of an agent, made between two checks, has none.
+        found: dict[tuple[str, str, str], Change] = {}
+        for look in reversed(app.store.observations.newest(ticket.subject, limit=NOTING_LOOKS)):
+            for change in look.changes:
+                found[change.target, change.name, change.source] = change
+        noted = list(found.values())
         # A subject may have parts that its description does not list, as a cluster is.
         everyone = {*(target.name for target in known), *(change.target for change in noted)}
         looks = _sample_looks(app.store.observations, app.clock, ticket.subject, len(known))
@@ -141,15 +146,6 @@ def changes_of(
         for change in [each for each in nearest if each.target == name][:CHANGES_PER_TARGET]
     )
     return (*stated, *_compare_readings(looks, names, since, redact))[:CHANGES_MAX]
-
-
-def _noted_changes(observations: Observations, subject: str) -> list[Change]:
-    """What the newest observations noted; that of an agent, made between two checks, has none."""
-    found: dict[tuple[str, str, str], Change] = {}
-    for look in reversed(observations.newest(subject, limit=NOTING_LOOKS)):
-        for change in look.changes:
-            found[change.target, change.name, change.source] = change
-    return list(found.values())
 
 
 def _compare_readings(

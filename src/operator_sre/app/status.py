@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.ticket import TicketState
@@ -74,7 +73,11 @@ def show_status(app: App) -> StatusView:
     switch = store.switch.state()
     approvals = len(list_approvals(app, pending_only=True))
     confirmations = len(find_confirmations(app, pending_only=True))
-    problems = [f"{part.name} has failed: {part.problem}" for part in parts if _is_failed(part)]
+    problems = [
+        f"{part.name} has failed: {part.problem}"
+        for part in parts
+        if part.state is PartState.FAILED or part.problem
+    ]
     if not health.watchers:
         problems.append("no monitor is running")
     if not workers:
@@ -90,6 +93,16 @@ def show_status(app: App) -> StatusView:
     ]
     newest = store.entries.newest(limit=1)
     state = f"running since {record.started_at}" if record is not None and running else ""
+    # The size of what lies directly in the home, and the space that is left for it.
+    entries = newest[0].seq if newest else 0
+    place = next(folder for folder in (config.home, *config.home.parents) if folder.is_dir())
+    size = 0
+    try:
+        with os.scandir(place if place == config.home else os.devnull) as files:
+            size = sum(file.stat().st_size for file in files if file.is_file())
+    except OSError:
+        size = 0
+    where = "PostgreSQL" if isinstance(config.store, str) else str(config.store)
     return StatusView(
         at=app.clock.now(),
         version=describe_version(),
@@ -106,22 +119,5 @@ def show_status(app: App) -> StatusView:
         kill_switch=switch.on,
         mode=config.mode.value,
         spent_usd=sum(spent.usd for spent in store.spending.on(app.clock.now()).values()),
-        home=_measure_home(config.home, config.store, newest[0].seq if newest else 0),
+        home=HomeStatus(str(config.home), where, size, shutil.disk_usage(place).free, entries),
     )
-
-
-def _is_failed(part: Part) -> bool:
-    return part.state is PartState.FAILED or bool(part.problem)
-
-
-def _measure_home(home: Path, store: str | Path, entries: int) -> HomeStatus:
-    """The size of what lies directly in the home, and the space that is left for it."""
-    place = next(folder for folder in (home, *home.parents) if folder.is_dir())
-    size = 0
-    try:
-        with os.scandir(place if place == home else os.devnull) as files:
-            size = sum(file.stat().st_size for file in files if file.is_file())
-    except OSError:
-        size = 0
-    where = "PostgreSQL" if isinstance(store, str) else str(store)
-    return HomeStatus(str(home), where, size, shutil.disk_usage(place).free, entries)

@@ -22,7 +22,6 @@ from operator_protocols.domain.run import (
     Misuse,
     Prove,
     Step,
-    Trend,
     Turn,
 )
 from operator_protocols.domain.target import Target
@@ -254,7 +253,12 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
             "observation", _describe_observation(seen, about), seq=seq, chars_max=6 * share
         ),
     ]
-    moved = [trend for trend in briefing.trends if _has_moved(trend)][:TRENDS_MAX]
+    # An uptime always grows.
+    moved = [
+        trend
+        for trend in briefing.trends
+        if trend.low != trend.high and not trend.reading.startswith("uptime")
+    ][:TRENDS_MAX]
     if moved:
         trends = [
             "target reading: first -> last (lowest to highest, observations)",
@@ -304,11 +308,6 @@ def _describe_observation(seen: Observation, about: Sequence[str]) -> str:
             readings = f"{readings[:OTHERS_CHARS_MAX].rpartition(',')[0]}, and more}}"
         lines.append(f"{part.target}:{problem} {readings}")
     return "\n".join(lines)
-
-
-def _has_moved(trend: Trend) -> bool:
-    """Whether it says more than that time passes."""
-    return trend.low != trend.high and not trend.reading.startswith("uptime")
 
 
 def _describe_causes(briefing: Briefing, chars_max: int) -> str:

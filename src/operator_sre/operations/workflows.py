@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "SUMMARY", "ScheduledWorkflow", "scheduled_view"]
 
 SUMMARY = "Run several actions in order, now or later."
-T = TypeVar("T")
 FOLLOW_S = 0.1
 NOT_APPROVED = 4
 Name = Annotated[str, Meta(max_length=200, description="The workflow id.")]
@@ -189,24 +188,20 @@ async def run_definition(
     name = f"{PREFIX}{app.new_id()[:12]}"
     tell([name])
     work = run_workflow(app, workflow, name=name)
-    return EndedWorkflow(await _follow(app, name, work, tell))
-
-
-async def _follow(app: App, workflow: str, work: Awaitable[T], tell: Tell) -> T:
-    """Do the work, and show its new entries meanwhile."""
+    # New entries of the workflow are shown while it runs.
     newest = app.store.entries.newest(limit=1)
     seq = newest[0].seq if newest else 0
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=FOLLOW_S)
-            found, seq = entries_of(app, workflow, seq)
+            found, seq = entries_of(app, name, seq)
             tell([Story(found)])
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.wait({task})
         raise
-    return await task
+    return EndedWorkflow(await task)
 
 
 def scheduled_view(found: ScheduledWorkflow) -> View:

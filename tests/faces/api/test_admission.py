@@ -25,8 +25,7 @@ from operator_sre.app.telemetry import METRICS_TYPE, Meter, Scraped
 from operator_sre.app.tokens import DAYS, DAYS_MAX, PREFIX, Refusals
 from operator_sre.faces.api.admission import OPEN_PATH, Counts
 from operator_sre.faces.api.application import application
-from operator_sre.faces.api.routes import role_of
-from operator_sre.faces.servers.admission import Rates
+from operator_sre.faces.servers.admission import Rates, role_of
 from operator_sre.gate.authority import LocalPermissions
 from operator_sre.gate.authority import Role as Standing
 from tests.contract.samples import approval

@@ -30,7 +30,7 @@ from operator_sre.app.listeners import Listener, exposure_of, is_loopback
 from operator_sre.faces.api import routes
 from operator_sre.faces.api.events import up_to_revocation
 from operator_sre.faces.api.listener import serve
-from operator_sre.faces.servers import connections
+from operator_sre.faces.servers import admission, connections
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import shared_warm
 from tests.every import every
@@ -142,10 +142,10 @@ async def test_whoever_dawdles_is_let_go_and_others_are_served(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several slow ones at once: one without a word, one in its head, one in its body."""
-    assert (connections.HEAD_S_MAX, routes.BODY_S_MAX) == (10.0, 10.0)
+    assert (connections.HEAD_S_MAX, admission.BODY_S_MAX) == (10.0, 10.0)
     assert set(connections.__all__) >= {"BoundedProtocol", "BoundedServer"}
     monkeypatch.setattr(connections, "HEAD_S_MAX", 0.5)
-    monkeypatch.setattr(routes, "BODY_S_MAX", 0.5)
+    monkeypatch.setattr(admission, "BODY_S_MAX", 0.5)
     monkeypatch.setattr("operator_sre.faces.servers.server.KEEP_ALIVE_S", 1)
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     listener = Listener("127.0.0.1", 0)

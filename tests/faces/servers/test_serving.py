@@ -9,19 +9,31 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.requests import Request
 
+from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.listeners import Listener, exposure_of
+from operator_sre.app.tokens import Refusals
 from operator_sre.faces.servers.admission import (
     STRANGER_BURST,
     STRANGER_PER_S,
     UNKNOWN_HOST,
+    BodyError,
     has_secret,
     is_ours,
     names_of,
+    read_bounded,
     source_of,
 )
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
+from operator_sre.faces.servers.server import (
+    address_of,
+    bind_socket,
+    bounded_server,
+    serve_home,
+    work,
+)
+from tests.app.home import SUBJECTS, opened
 
 HERE = Listener("127.0.0.1", 0)
 
@@ -117,3 +129,59 @@ def test_a_refused_host_says_what_to_do_and_every_request_has_a_source() -> None
     assert "--host" in UNKNOWN_HOST
     assert source_of({"client": ("10.0.0.1", 5)}) == "10.0.0.1"
     assert source_of({}) == "somebody"
+
+
+@pytest.mark.asyncio
+async def test_a_body_is_bounded_in_size_and_time_whether_its_length_is_declared_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def request_of(*parts: bytes, length: str = "", ends: bool = True) -> Request:
+        messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+        messages += [{"type": "http.request", "body": b""}] if ends else []
+
+        async def receive() -> Any:
+            return messages.pop(0) if messages else await asyncio.Event().wait()
+
+        headers = [(b"content-length", length.encode())] if length else []
+        return Request({"type": "http", "headers": headers}, receive)
+
+    assert await read_bounded(request_of(b"ab", b"cd"), bytes_max=4) == b"abcd"
+    for request in (request_of(b"ab", b"cde"), request_of(b"", length="5", ends=False)):
+        with pytest.raises(BodyError) as large:
+            await read_bounded(request, bytes_max=4)
+        assert large.value.status == 413
+    monkeypatch.setattr("operator_sre.faces.servers.admission.BODY_S_MAX", 0.01)
+    with pytest.raises(BodyError) as slow:
+        await read_bounded(request_of(b"ab", ends=False), bytes_max=4)
+    assert slow.value.status == 408
+
+
+@pytest.mark.asyncio
+async def test_a_home_records_its_address_and_the_refusals_that_were_counted(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, SUBJECTS) as app, bind_socket(HERE) as place:
+        refusals, urls = Refusals(app), asyncio.Queue[str]()
+        server = bounded_server(_answer, HERE, connections_max=4)
+        serving = asyncio.ensure_future(
+            serve_home(
+                app,
+                HERE,
+                place,
+                server,
+                refusals=(refusals,),
+                ready=urls.put_nowait,
+                path="/there",
+            )
+        )
+        address = address_of(place)
+        assert await urls.get() == f"http://{address}/there"
+        for _ in range(3):
+            await refusals.record_refusal("10.0.0.9", "role")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        entries = app.store.entries.after(0, limit=100)
+        opening = [entry.payload for entry in entries if entry.kind is Kind.LISTENER_OPENED]
+        assert [payload["address"] for payload in opening] == [address]
+        counted = [entry.payload["count"] for entry in entries if entry.kind is Kind.ACCESS_REFUSED]
+        assert counted == [1, 2]

@@ -14,11 +14,11 @@ from fastapi.routing import APIRoute
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.token import Role
 from operator_sre.app import tokens
+from operator_sre.faces.servers.admission import role_of
 from operator_sre.faces.web import sessions
 from operator_sre.faces.web.admission import CSP, cookie_name, path_within
 from operator_sre.faces.web.application import application
 from operator_sre.faces.web.forms import BODY_BYTES_MAX
-from operator_sre.faces.web.routes import role_of
 from operator_sre.faces.web.sessions import ATTEMPTS_BURST
 from tests.faces.web.world import ORIGIN, Person, Web, fields_of
 

@@ -31,8 +31,6 @@ from operator_sre import __version__
 from operator_sre.app.tokens import Refusals
 from operator_sre.drawing import policy_of
 from operator_sre.faces.servers.admission import (
-    STRANGER_BURST,
-    STRANGER_PER_S,
     Admission,
     Rates,
     Refusal,
@@ -150,17 +148,11 @@ def application(
         app.add_api_route(path, answer, methods=["GET", "HEAD"], response_model=None)
     for kind in (HTTPException, OperatorError, Exception):
         app.add_exception_handler(kind, _answer_error)
-    now = home.clock.monotonic
-    desk = TokenDesk(
-        home,
-        Audience.WEB,
-        tokens=Rates(rate, 2 * rate, now),
-        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
-    )
+    desk = TokenDesk.of(home, Audience.WEB, rate=rate)
     app.state.refusals = Refusals(home)
     app.add_middleware(
         cast("Any", Admission),
-        face=ViewerFace(Rates(rate, 2 * rate, now), desk if private else None),
+        face=ViewerFace(Rates(rate, 2 * rate, home.clock.monotonic), desk if private else None),
         refusals=app.state.refusals,
         hosts=names_of(hosts),
     )

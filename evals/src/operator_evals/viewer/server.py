@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
-from operator_sre.app.tokens import record_listener
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
+from operator_sre.faces.servers.server import bind_socket, bounded_server, serve_home
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
@@ -38,10 +37,5 @@ async def serve(
             private=listener.public,
         )
         server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
-        address = address_of(place)
-        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
-        url = f"{listener.scheme}://{address}"
-        try:
-            await work(server, place, ready=lambda: ready(url))
-        finally:
-            await app.state.refusals.flush()
+        refusals = (app.state.refusals,)
+        await serve_home(home, listener, place, server, refusals=refusals, ready=ready)

@@ -26,10 +26,8 @@ from operator_sre.faces.api.response import answer, problem, refuse
 from operator_sre.faces.api.routes import Door, opens
 from operator_sre.faces.api.schema import document_of
 from operator_sre.faces.servers.admission import (
-    STRANGER_BURST,
     STRANGER_PER_S,
     Admission,
-    Rates,
     TokenDesk,
     names_of,
 )
@@ -92,9 +90,7 @@ def application(
     state.home, state.refusals, state.counts = home, refusals, counts
     state.feed = events.Feed(home, counts)
     state.scraped = Scraped(Meter(home, lambda: ()))
-    now = home.clock.monotonic
-    strangers = Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now)
-    desk = TokenDesk(home, Audience.API, tokens=Rates(rate, 2 * rate, now), strangers=strangers)
+    desk = TokenDesk.of(home, Audience.API, rate=rate, stranger_rate=stranger_rate)
     app.add_middleware(
         cast("Any", Admission),
         face=ApiFace(desk, counts),

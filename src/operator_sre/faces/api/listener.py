@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
-from operator_sre.app.tokens import record_listener
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, follow, work
+from operator_sre.faces.servers.server import bind_socket, bounded_server, serve_home
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
@@ -28,10 +27,7 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
             server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
         except ImportError as error:
             raise MissingExtraError("web", needed_for="The API") from error
-        address = address_of(place)
-        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
-        url = f"{listener.scheme}://{address}"
-        try:
-            await work(server, place, follow(app.state.feed), ready=lambda: ready(url))
-        finally:
-            await app.state.refusals.flush()
+        refusals, feed = app.state.refusals, app.state.feed
+        await serve_home(
+            home, listener, place, server, refusals=(refusals,), followers=(feed,), ready=ready
+        )

@@ -12,21 +12,26 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.token import Audience, Reply, Role, Token
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import role_in_force
 from operator_sre.faces.api.response import JSON, Refused, problem, refuse
-from operator_sre.faces.servers.admission import Caller
+from operator_sre.faces.servers.admission import (
+    BODY_S_MAX,
+    ROLE,
+    BodyError,
+    Caller,
+    read_bounded,
+    role_of,
+)
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
 __all__ = [
     "BODY_BYTES_MAX",
-    "BODY_S_MAX",
     "EVERYWHERE",
     "KEY",
     "Door",
@@ -35,7 +40,6 @@ __all__ = [
     "home_of",
     "opens",
     "read_body",
-    "role_of",
 ]
 
 T = TypeVar("T")
@@ -44,12 +48,10 @@ KEPT = ("etag", "location", "retry-after")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = Callable[..., Coroutine[Any, Any, Response]]
 BODY_BYTES_MAX = 1_000_000
-BODY_S_MAX = 10.0
 KEY = "idempotency-key"
 KEY_MAX = 200
 _KEY = re.compile(rf"[!-~]{{1,{KEY_MAX}}}")
 KEEP_S = 86_400.0
-ROLE = "x-required-role"
 ANSWERS, ASKS = "x-answers", "x-asks"
 # Statuses that every route can answer.
 EVERYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)
@@ -118,11 +120,6 @@ def opens(
         return endpoint
 
     return of
-
-
-def role_of(route: APIRoute) -> Role:
-    """The role that a route needs; admin where it declares none."""
-    return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
 
 
 def home_of(request: Request) -> App:
@@ -203,23 +200,16 @@ class Door(APIRoute):
 
 async def _read(request: Request, *, json: bool) -> None:
     """Read the whole body, bounded in size and time."""
-    too_large = refuse(413, f"The request body is larger than {BODY_BYTES_MAX // 1_000_000} MB.")
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
-        raise Refused(too_large)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if json and kind != JSON:
         raise Refused(refuse(415, f"The request body must be {JSON}."))
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S_MAX):
-            async for part in request.stream():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
-                    raise Refused(too_large)
-    except (TimeoutError, ClientDisconnect):
-        raise Refused(refuse(408, f"The request body took longer than {BODY_S_MAX:g} s.")) from None
-    request._body = bytes(body)
+        request._body = await read_bounded(request, bytes_max=BODY_BYTES_MAX)
+    except BodyError as error:
+        message = f"The request body took longer than {BODY_S_MAX:g} s."
+        if error.status == 413:
+            message = f"The request body is larger than {BODY_BYTES_MAX // 1_000_000} MB."
+        raise Refused(refuse(error.status, message)) from None
 
 
 async def _once(request: Request, token: Token, inner: Handler) -> Response:

@@ -91,7 +91,10 @@ def transcript(
     with open_home(context) as home:
         answers = transcript_of(home, run)
     if file is not None:
-        _write(file, script_of(answers))
+        try:
+            file.write_text(script_of(answers), encoding="utf-8")
+        except OSError as error:
+            raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
     if as_json:
         shown = {"answers": answers} if file is None else {"file": str(file), "count": len(answers)}
         print_json(shown)
@@ -99,10 +102,3 @@ def transcript(
         typer.echo(script_of(answers), nl=False)
     else:
         print_lines([f"{plural(len(answers), 'answer')} written to {file}."])
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error

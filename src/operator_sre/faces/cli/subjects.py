@@ -26,7 +26,7 @@ from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations import subjects
 
 if TYPE_CHECKING:
-    from operator_sre.app.subjects import HistoryView, Point, Replayed, Series, SubjectView
+    from operator_sre.app.subjects import HistoryView, Point, Replayed, Series
 
 __all__ = ["app", "init", "print_history", "print_spells", "sparkline", "try_out"]
 
@@ -248,7 +248,44 @@ def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = Fals
     if as_json:
         print_json({"subject": view})
     else:
-        _show(view)
+        rig = ", a rig of the lab" if view.rig else ""
+        print_lines(
+            [
+                f"{clean(view.name)}: {clean(view.sentence)}",
+                f"plug-in {clean(view.plugin)}{rig}, checked every {view.interval_s:g} s,"
+                f" {view.state.health}"
+                + (f" ({clean(view.state.problem)})" if view.state.problem else ""),
+                "",
+            ]
+        )
+        states = {target.name: target.health for target in view.state.targets}
+        rows: list[tuple[object, ...]] = [
+            (
+                target.name,
+                target.kind,
+                f"{target.host}:{target.port}" if target.port else target.host,
+                states.get(target.name, "unknown"),
+                ", ".join(target.depends_on) or "-",
+            )
+            for target in view.targets
+        ]
+        print_table(("target", "kind", "at", "health", "depends on"), rows)
+        print_lines([""])
+        rows = [
+            (invariant.name, invariant.severity, f"{invariant.grace_s:g} s", invariant.sentence)
+            for invariant in view.invariants
+        ]
+        print_table(("invariant", "severity", "grace", "what must hold"), rows)
+        if view.tools:
+            print_lines([""])
+            rows = [(tool.name, tool.risk, tool.sentence) for tool in view.tools]
+            print_table(("tool", "risk", "what it does"), rows)
+        if view.faults:
+            print_lines([""])
+            rows = [(fault.name, ", ".join(fault.breaks), fault.sentence) for fault in view.faults]
+            print_table(("fault", "breaks", "what happens"), rows)
+        if view.notes:
+            print_lines(["", *(clean(line) for line in view.notes.splitlines())])
 
 
 @app.command("observe")
@@ -339,44 +376,3 @@ def history_(
 
 
 arrange(app, "init", "test", "list", "show", "observe", "check", "history")
-
-
-def _show(view: SubjectView) -> None:
-    rig = ", a rig of the lab" if view.rig else ""
-    print_lines(
-        [
-            f"{clean(view.name)}: {clean(view.sentence)}",
-            f"plug-in {clean(view.plugin)}{rig}, checked every {view.interval_s:g} s,"
-            f" {view.state.health}"
-            + (f" ({clean(view.state.problem)})" if view.state.problem else ""),
-            "",
-        ]
-    )
-    states = {target.name: target.health for target in view.state.targets}
-    rows: list[tuple[object, ...]] = [
-        (
-            target.name,
-            target.kind,
-            f"{target.host}:{target.port}" if target.port else target.host,
-            states.get(target.name, "unknown"),
-            ", ".join(target.depends_on) or "-",
-        )
-        for target in view.targets
-    ]
-    print_table(("target", "kind", "at", "health", "depends on"), rows)
-    print_lines([""])
-    rows = [
-        (invariant.name, invariant.severity, f"{invariant.grace_s:g} s", invariant.sentence)
-        for invariant in view.invariants
-    ]
-    print_table(("invariant", "severity", "grace", "what must hold"), rows)
-    if view.tools:
-        print_lines([""])
-        rows = [(tool.name, tool.risk, tool.sentence) for tool in view.tools]
-        print_table(("tool", "risk", "what it does"), rows)
-    if view.faults:
-        print_lines([""])
-        rows = [(fault.name, ", ".join(fault.breaks), fault.sentence) for fault in view.faults]
-        print_table(("fault", "breaks", "what happens"), rows)
-    if view.notes:
-        print_lines(["", *(clean(line) for line in view.notes.splitlines())])

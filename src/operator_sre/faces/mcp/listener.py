@@ -16,19 +16,16 @@ import msgspec
 
 from operator_protocols.domain.token import Audience
 from operator_protocols.errors import MissingExtraError
-from operator_sre.app.tokens import Refusals, record_listener
+from operator_sre.app.tokens import Refusals
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.servers.admission import (
-    STRANGER_BURST,
-    STRANGER_PER_S,
     Admission,
-    Rates,
     Refusal,
     TokenDesk,
     is_ours,
     names_of,
 )
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
+from operator_sre.faces.servers.server import bind_socket, bounded_server, serve_home
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -172,23 +169,13 @@ async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], No
             # Admission checks the Host header, because it knows all names of this server.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-        now = desk.home.clock.monotonic
         hosts = names_of((listener.bind, *listener.hosts))
-        tokens = TokenDesk(
-            desk.home,
-            Audience.MCP,
-            tokens=Rates(listener.rate, 2 * listener.rate, now),
-            strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
-        )
+        tokens = TokenDesk.of(desk.home, Audience.MCP, rate=listener.rate)
         app = Admission(cast("Any", inner), McpFace(tokens, hosts), desk.refusals, hosts)
         server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")
-        address = address_of(place)
-        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
-        url = f"{listener.scheme}://{address}{PATH}"
-        try:
-            await work(server, place, ready=lambda: ready(url))
-        finally:
-            await desk.refusals.flush()
+        await serve_home(
+            home, listener, place, server, refusals=(desk.refusals,), ready=ready, path=PATH
+        )
 
 
 def _desk(home: App) -> Desk:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from operator_sre.app.alerts import BODY_BYTES_MAX, Answer, Receiver, refused_an
 from operator_sre.app.listeners import Listener
 from operator_sre.codec import to_json
 from operator_sre.faces.cli.output import SCHEMA_VERSION
+from operator_sre.faces.servers.admission import BodyError, read_bounded
 from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, work
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 __all__ = ["application", "listener_of", "serve"]
-
-BODY_S_MAX = 10.0
 
 
 def application(receiver: Receiver) -> Starlette:
@@ -34,9 +32,13 @@ def application(receiver: Receiver) -> Starlette:
         raise MissingExtraError("alerts", needed_for="Receiving alerts") from error
 
     async def take(request: Request) -> Response:
-        body = await _body(request)
-        if isinstance(body, Answer):
-            return _response(body)
+        try:
+            body = await read_bounded(request, bytes_max=BODY_BYTES_MAX)
+        except BodyError as error:
+            message = "Timeout while reading the request body."
+            if error.status == 413:
+                message = f"The body is larger than {BODY_BYTES_MAX} bytes."
+            return _response(_wrong(error.status, message))
         headers = dict(request.headers)
         sender = request.client.host if request.client else "somebody"
         name = request.path_params["name"]
@@ -62,26 +64,6 @@ def application(receiver: Receiver) -> Starlette:
         ],
         exception_handlers={HTTPException: unknown, Exception: broken},
     )
-
-
-async def _body(request: Request) -> bytes | Answer:
-    """The whole body, or what to answer when there is too much of it or it does not come."""
-    from starlette.requests import ClientDisconnect
-
-    too_much = _wrong(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
-        return too_much
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S_MAX):
-            async for part in request.stream():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
-                    return too_much
-    except (TimeoutError, ClientDisconnect):
-        return _wrong(408, "Timeout while reading the request body.")
-    return bytes(body)
 
 
 def _wrong(status: int, message: str) -> Answer:

@@ -7,6 +7,7 @@ with one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import re
@@ -14,37 +15,46 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote_plus
 
+from operator_protocols.domain.token import Role, Token
 from operator_protocols.errors import OperatorError
 from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import PREFIX, Refusals, check, wrong_door
 from operator_sre.faces.terminal_text import clean
 
 if TYPE_CHECKING:
+    from fastapi.routing import APIRoute
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from operator_protocols.domain.token import Audience, Role, Token
+    from operator_protocols.domain.token import Audience
     from operator_sre.app.wiring import App
 
 __all__ = [
+    "BODY_S_MAX",
+    "ROLE",
     "SECRET",
     "STRANGER_BURST",
     "STRANGER_PER_S",
     "UNKNOWN_HOST",
     "Admission",
     "Admitted",
+    "BodyError",
     "Caller",
     "Face",
     "Rates",
     "Refusal",
     "TokenDesk",
     "has_secret",
+    "identify",
     "is_ours",
     "names_of",
+    "read_bounded",
+    "role_of",
     "source_of",
 ]
 
@@ -53,6 +63,9 @@ PATH_MAX = 200
 # Requests without a token are few, and must not keep the server busy.
 STRANGER_PER_S = 5.0
 STRANGER_BURST = 20.0
+BODY_S_MAX = 10.0
+# Where the declaration of a route says which role it requires.
+ROLE = "x-required-role"
 UNKNOWN_HOST = "Unknown Host header. Add the name with --host, or connect by IP address."
 # A token's secret that was pasted into a URL.
 SECRET = re.compile(rf"{PREFIX}[\w-]{{20,}}")
@@ -143,6 +156,19 @@ class Rates:
         return Refusal(429, message, reason, wait_s, token)
 
 
+def identify(home: App, audience: Audience, secret: str) -> Token | Refusal:
+    """The token with this secret, or why it does not admit. StoreError without a store."""
+    token = check(home, secret)
+    reason = token.refusal(home.clock.now(), audience) if token else "unknown token"
+    if token is not None and not reason:
+        return token
+    name = token.id if token else ""
+    if token is not None and reason == "audience":
+        return Refusal(403, wrong_door(token, audience), reason, token=name)
+    needed = "A token is required. Send the header Authorization: Bearer SECRET."
+    return Refusal(401, _EXPLAINED.get(reason, needed), reason, token=name)
+
+
 @dataclass(frozen=True, slots=True)
 class TokenDesk:
     """Admits requests to one audience by their token, at the rate of that token."""
@@ -152,22 +178,25 @@ class TokenDesk:
     tokens: Rates
     strangers: Rates
 
+    @classmethod
+    def of(
+        cls, home: App, audience: Audience, *, rate: float, stranger_rate: float = STRANGER_PER_S
+    ) -> TokenDesk:
+        """A desk that admits so many requests a second of each token, and few of strangers."""
+        now = home.clock.monotonic
+        strangers = Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now)
+        return cls(home, audience, Rates(rate, 2 * rate, now), strangers)
+
     def admit(self, authorization: str, source: str) -> Token | Refusal:
         """The token of this header, or why it does not admit. StoreError without a store."""
         scheme, _, secret = authorization.partition(" ")
-        token = check(self.home, secret.strip()) if scheme.lower() == "bearer" else None
-        reason = "unknown token" if authorization else "no token"
-        if token is not None:
-            reason = token.refusal(self.home.clock.now(), self.audience)
-        name = token.id if token else ""
-        if token is not None and not reason:
-            return self.tokens.refusal(name, token=name) or token
-        if slowed := self.strangers.refusal(source, reason, token=name):
-            return slowed
-        if token is not None and reason == "audience":
-            return Refusal(403, wrong_door(token, self.audience), reason, token=name)
-        needed = "A token is required. Send the header Authorization: Bearer SECRET."
-        return Refusal(401, _EXPLAINED.get(reason, needed), reason, token=name)
+        bearer = secret.strip() if scheme.lower() == "bearer" else ""
+        found = identify(self.home, self.audience, bearer)
+        if isinstance(found, Token):
+            return self.tokens.refusal(found.id, token=found.id) or found
+        if not authorization:
+            found = replace(found, reason="no token")
+        return self.strangers.refusal(source, found.reason, token=found.token) or found
 
 
 # The token of a caller, why it is refused, or None for what is open to everybody.
@@ -300,3 +329,35 @@ class Caller:
         """For the length of a `with`, everything is in the name of the owner of the token."""
         person, role = self.token.created_by, self.role.value
         return acting_as(person, role=role, refusals=self.refusals, door=self.door)
+
+
+def role_of(route: APIRoute) -> Role:
+    """The role that a route requires; admin where it declares none."""
+    return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
+
+
+class BodyError(Exception):
+    """A request body that is not read: too large (status 413), or too slow (408)."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+async def read_bounded(request: Request, *, bytes_max: int) -> bytes:
+    """The whole body of a request, bounded in size and time; BodyError when it exceeds either."""
+    from starlette.requests import ClientDisconnect
+
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length[:20]) > bytes_max:
+        raise BodyError(413)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S_MAX):
+            async for part in request.stream():
+                body += part
+                if len(body) > bytes_max:
+                    raise BodyError(413)
+    except (TimeoutError, ClientDisconnect):
+        raise BodyError(408) from None
+    return bytes(body)

@@ -6,16 +6,19 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.tokens import record_listener
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
+    from operator_sre.app.tokens import Refusals
+    from operator_sre.app.wiring import App
     from operator_sre.faces.servers.connections import BoundedServer
 
-__all__ = ["address_of", "bind_socket", "bounded_server", "follow", "work"]
+__all__ = ["address_of", "bind_socket", "bounded_server", "follow", "serve_home", "work"]
 
 BACKLOG = 128
 KEEP_ALIVE_S = 5
@@ -128,3 +131,29 @@ async def follow(follower: Follower) -> None:
         await follower.run()
     finally:
         follower.close()
+
+
+async def serve_home(
+    home: App,
+    listener: Listener,
+    place: socket.socket,
+    server: BoundedServer,
+    *,
+    refusals: Sequence[Refusals],
+    ready: Callable[[str], None],
+    followers: Sequence[Follower] = (),
+    path: str = "",
+) -> None:
+    """Record the address, serve until cancelled, and record the refusals that were counted.
+
+    `ready` receives the URL.
+    """
+    address = address_of(place)
+    url = f"{listener.scheme}://{address}{path}"
+    await record_listener(home, address=address, tls=listener.tls, public=listener.public)
+    beside = (follow(follower) for follower in followers)
+    try:
+        await work(server, place, *beside, ready=lambda: ready(url))
+    finally:
+        for counted in refusals:
+            await counted.flush()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from operator_protocols.errors import UsageError
+from operator_sre.faces.servers.admission import BODY_S_MAX, BodyError, read_bounded
 
 __all__ = ["BODY_BYTES_MAX", "TEXT_MAX", "Form", "form_of"]
 
 BODY_BYTES_MAX = 256 * 1024
-BODY_S_MAX = 10.0
 FIELDS_MAX = 200
 TEXT_MAX = 4000
 KIND = "application/x-www-form-urlencoded"
@@ -69,16 +67,16 @@ async def form_of(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != KIND:
         raise UsageError("The request is not a form.", next_step=AGAIN)
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S_MAX):
-            async for part in request.stream():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
-                    message = f"The form is larger than {BODY_BYTES_MAX // 1024} KiB."
-                    raise UsageError(message, next_step="Shorten the text.")
-    except (TimeoutError, ClientDisconnect):
-        raise UsageError(f"The form took longer than {BODY_S_MAX:g} s.", next_step=AGAIN) from None
+        body = await read_bounded(request, bytes_max=BODY_BYTES_MAX)
+    except BodyError as error:
+        message, step = f"The form took longer than {BODY_S_MAX:g} s.", AGAIN
+        if error.status == 413:
+            message, step = (
+                f"The form is larger than {BODY_BYTES_MAX // 1024} KiB.",
+                "Shorten the text.",
+            )
+        raise UsageError(message, next_step=step) from None
     try:
         pairs = parse_qsl(
             body.decode("ascii"),

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import MissingExtraError
-from operator_sre.app.tokens import record_listener
-from operator_sre.faces.servers.server import address_of, bind_socket, bounded_server, follow, work
+from operator_sre.faces.servers.server import bind_socket, bounded_server, serve_home
 
 if TYPE_CHECKING:
     from operator_sre.app.listeners import Listener
@@ -32,15 +31,17 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
             server = bounded_server(console, listener, connections_max=CONNECTIONS_MAX)
         except ImportError as error:
             raise MissingExtraError("web", needed_for="The web console") from error
-        address = address_of(place)
-        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
-        url = f"{listener.scheme}://{address}"
         pages, api = console.pages.state, console.api.state
-        following = (follow(pages.hub), follow(api.feed))
         try:
-            await work(server, place, *following, ready=lambda: ready(url))
+            await serve_home(
+                home,
+                listener,
+                place,
+                server,
+                refusals=(pages.refusals, api.refusals),
+                followers=(pages.hub, api.feed),
+                ready=ready,
+            )
         finally:
             await pages.jobs.end()
             await asyncio.to_thread(pages.walk.close)
-            await pages.refusals.flush()
-            await api.refusals.flush()

@@ -15,7 +15,6 @@ from operator_protocols.domain.token import Role
 from operator_protocols.domain.verdict import Level
 from operator_sre.app import confirmations
 from operator_sre.app.policy import explain_policy, rule_fields, shown_policy
-from operator_sre.app.tokens import role_in_force
 from operator_sre.codec import to_json
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.renderer import guard, render
@@ -118,7 +117,7 @@ async def confirm(request: Request, confirmation: Id) -> Response:
         confirmation,
         reason=form.text("reason"),
         digest=form.text("digest", needed=True),
-        role=_role(request, home).value,
+        role=session_of(request).role.value,
     )
     failed = decided.outcome if not decided.applied else ""
     made = "the change is applied" if decided.applied else "the requester can continue"
@@ -131,13 +130,9 @@ async def decline(request: Request, confirmation: Id) -> Response:
     """Decline; it cannot be approved any more."""
     home, form = home_of(request), await form_of(request)
     reason = form.text("reason", needed=True)
-    await confirmations.decline(home, confirmation, reason=reason, role=_role(request, home).value)
+    role = session_of(request).role.value
+    await confirmations.decline(home, confirmation, reason=reason, role=role)
     return redirect(request, "Declined. Nothing was changed.", to=f"{ASKED}/{confirmation}")
-
-
-def _role(request: Request, home: App) -> Role:
-    """What the token may at this moment, whatever it could when the session began."""
-    return role_in_force(home, session_of(request).token)
 
 
 def _waiting(home: App) -> Mapping[str, Any]:

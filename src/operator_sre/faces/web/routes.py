@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from operator_protocols.domain.token import Audience, Role
 from operator_protocols.errors import OperatorError
-from operator_sre.faces.servers.admission import Caller
+from operator_sre.faces.servers.admission import ROLE, Caller, role_of
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.responses import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.sessions import Session
@@ -21,7 +21,7 @@ from operator_sre.faces.web.sessions import Session
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["SEQ_MAX", "Door", "address", "does", "pages_of", "role_of", "router_of", "shows"]
+__all__ = ["SEQ_MAX", "Door", "address", "does", "pages_of", "router_of", "shows"]
 
 SEQ_MAX = 2**63 - 1
 
@@ -50,8 +50,7 @@ def pages_of(
     return found[:most], address(place, asdict(following))
 
 
-ROLE, ONCE = "x-required-role", "x-once"
-SEAL = "x-seal"
+ONCE, SEAL = "x-once", "x-seal"
 Endpoint = Callable[..., Coroutine[Any, Any, Response]]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -92,11 +91,6 @@ def does(
         return endpoint
 
     return of
-
-
-def role_of(route: APIRoute) -> Role:
-    """The role that a route requires; admin where it does not say."""
-    return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
 
 
 class Door(APIRoute):

@@ -15,14 +15,8 @@ from fastapi.responses import HTMLResponse
 
 from operator_protocols.domain.token import Audience, Role, Token
 from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import (
-    check,
-    find,
-    record_sign_in,
-    record_sign_out,
-    role_in_force,
-    wrong_door,
-)
+from operator_sre.app.tokens import find, record_sign_in, record_sign_out, role_in_force
+from operator_sre.faces.servers.admission import Refusal, identify
 from operator_sre.faces.web.admission import SIGN_IN, cookie_name, path_within
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.renderer import render
@@ -75,13 +69,13 @@ async def sign_in(request: Request) -> Response:
             await state.refusals.record_refusal(source, "too many sign-ins")
             words = f"Too many attempts. Try again in {wait_s} s."
             return _page(wanted, words, status=429)
-        token = check(home, secret)
-        why = token.refusal(home.clock.now(), Audience.WEB) if token else "unknown token"
-        if token is None or why:
-            await state.refusals.record_refusal(source, why, token=token.id if token else "")
-            if token is not None and why == "audience":
-                return _page(wanted, wrong_door(token, Audience.WEB), status=403)
-            return _page(wanted, _WHY.get(why, "There is no such token."), status=401)
+        token = identify(home, Audience.WEB, secret)
+        if isinstance(token, Refusal):
+            await state.refusals.record_refusal(source, token.reason, token=token.token)
+            words = _WHY.get(token.reason, "There is no such token.")
+            return _page(
+                wanted, token.message if token.status == 403 else words, status=token.status
+            )
         # The previous session is not reused, so that no one can plant a session of their own.
         before: Session | None = request.scope.get("session")
         if before is not None:

@@ -247,7 +247,13 @@ class Hub:
         async with self._looking:
             try:
                 while found := await self._ask():
-                    self._tell(found)
+                    self.head = found[-1].seq
+                    for entry in found:
+                        self._recent.append((entry.seq, event_of(entry)))
+                    for viewer in list(self._viewers):
+                        news = [data for seq, data in self._since(viewer.after)]
+                        viewer.after = self.head
+                        self._give(viewer, b"".join(news))
                     if len(found) < PAGE:
                         break
             except OperatorError as error:
@@ -260,15 +266,6 @@ class Hub:
             self.head, self._begun = (newest[-1].seq if newest else 0), True
             return ()
         return await ask(self.home, behind, self.head, limit=PAGE)
-
-    def _tell(self, found: Sequence[Entry]) -> None:
-        self.head = found[-1].seq
-        for entry in found:
-            self._recent.append((entry.seq, event_of(entry)))
-        for viewer in list(self._viewers):
-            news = [data for seq, data in self._since(viewer.after)]
-            viewer.after = self.head
-            self._give(viewer, b"".join(news))
 
     def _since(self, after: int) -> list[tuple[int, bytes]]:
         found = []

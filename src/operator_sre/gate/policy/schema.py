@@ -303,7 +303,27 @@ def read_policy(text: str, file: str, *, origin: str) -> Written:
                     raise item.error(f"{text[:60]!r} is not the name of a service.")
             names = (text.removesuffix(".service").lower() for text in node.words())
             written.services[key] = tuple(names)
-    _tables(table, written)
+
+    def entries(name: str, valid: tuple[str, ...] | None = None) -> Mapping[str, Node]:
+        return table[name].table(valid) if name in table else {}
+
+    for name, node in entries("approval", (*Risk, UNENFORCED)).items():
+        written.approval[name] = Decision(node.choice(Decision))
+    for name, node in entries("tools").items():
+        # The strictest word counts, so that a tool alone is never made to run by itself.
+        written.tools[name] = Decision(node.choice((Decision.REQUIRE, Decision.DENY)))
+    for name, node in entries("modes").items():
+        written.modes[name] = Mode(node.choice(Mode))
+    for name, node in entries("roles").items():
+        written.roles[name] = node.choice(ROLES)
+    for name, node in entries("grants").items():
+        written.grants[name] = node.words()
+    for name, node in entries("budgets", tuple(BUDGETS)).items():
+        low, high = BUDGETS[name]
+        written.budgets[name] = node.number(low=low, high=high)
+    for name, node in entries("limits", tuple(LIMITS)).items():
+        low, high = LIMITS[name]
+        written.limits[name] = node.number(low=low, high=high)
     _chains(table, written)
     for node in table["overrides"].list() if "overrides" in table else ():
         keys = ("rule", "reason", "by")
@@ -438,29 +458,6 @@ def _hosts(node: Node, section: str) -> tuple[str, ...]:
         if "/" in text and network_of(text) is None:
             raise item.error(f"{text[:60]!r} is not a network such as 10.0.0.0/8.")
     return node.words()
-
-
-def _tables(table: Mapping[str, Node], written: Written) -> None:
-    def entries(name: str, valid: tuple[str, ...] | None = None) -> Mapping[str, Node]:
-        return table[name].table(valid) if name in table else {}
-
-    for name, node in entries("approval", (*Risk, UNENFORCED)).items():
-        written.approval[name] = Decision(node.choice(Decision))
-    for name, node in entries("tools").items():
-        # The strictest word counts, so that a tool alone is never made to run by itself.
-        written.tools[name] = Decision(node.choice((Decision.REQUIRE, Decision.DENY)))
-    for name, node in entries("modes").items():
-        written.modes[name] = Mode(node.choice(Mode))
-    for name, node in entries("roles").items():
-        written.roles[name] = node.choice(ROLES)
-    for name, node in entries("grants").items():
-        written.grants[name] = node.words()
-    for name, node in entries("budgets", tuple(BUDGETS)).items():
-        low, high = BUDGETS[name]
-        written.budgets[name] = node.number(low=low, high=high)
-    for name, node in entries("limits", tuple(LIMITS)).items():
-        low, high = LIMITS[name]
-        written.limits[name] = node.number(low=low, high=high)
 
 
 def _chains(table: Mapping[str, Node], written: Written) -> None:

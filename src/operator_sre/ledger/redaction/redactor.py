@@ -250,7 +250,15 @@ class Stream:
         end = self._rest.rfind("\n") + 1
         lines, self._rest = self._held + self._rest[:end], self._rest[end:]
         self._held = ""
-        at = self._open_at(lines)
+        # The first block that goes on after these lines is held back.
+        data = lines.encode("utf-8", "surrogatepass")
+        places = [open_pem(data), open_assignment(data), open_noun(data), open_words(data)]
+        if b"data" in data or b"stringData" in data:
+            state = self._layout.manifest.copy()
+            list(find_manifest(data, state))  # what it finds is not asked for, only where it ends
+            places.append(state.find_unresolved())
+        found = [place for place in places if place is not None]
+        at = len(data[: min(found)].decode("utf-8", "surrogatepass")) if found else None
         if at is not None and len(lines) - at < HELD_CHARACTERS_MAX:
             lines, self._held = lines[:at], lines[at:]
         return last + self._redact(lines)
@@ -290,16 +298,3 @@ class Stream:
         redacted, counts = self._redactor.redact_counting(text, self._layout)
         self.counts += counts
         return redacted
-
-    def _open_at(self, lines: str) -> int | None:
-        """Where the first block begins that goes on after these lines."""
-        data = lines.encode("utf-8", "surrogatepass")
-        places = [open_pem(data), open_assignment(data), open_noun(data), open_words(data)]
-        if b"data" in data or b"stringData" in data:
-            state = self._layout.manifest.copy()
-            list(find_manifest(data, state))  # what it finds is not asked for, only where it ends
-            places.append(state.find_unresolved())
-        found = [place for place in places if place is not None]
-        if not found:
-            return None
-        return len(data[: min(found)].decode("utf-8", "surrogatepass"))

@@ -267,7 +267,20 @@ class RemoteModel:
             raise ModelError(f"{self.name} refused to answer (content filter).", lasting=True)
         if response.finish_reason == "error":
             raise ModelError(f"{self.name} aborted its answer.")
-        return _Received(response, self._price(response, messages, parameters))
+        # Tokens that the endpoint does not report are estimated.
+        usage = response.usage
+        tokens_in, tokens_out = usage.input_tokens, usage.output_tokens
+        if tokens_in <= 0:
+            tokens_in = estimate_tokens(written_text(messages, parameters))
+        if tokens_out <= 0:
+            tokens_out = estimate_tokens(written_text([response], None))
+        spent = self._prices.price(
+            tokens_in,
+            tokens_out,
+            cached=usage.cache_read_tokens,
+            cache_written=usage.cache_write_tokens,
+        )
+        return _Received(response, spent)
 
     async def _receive(
         self,
@@ -326,26 +339,6 @@ class RemoteModel:
                 await line.open()
                 self._line, self._loop = line, loop
             return self._line
-
-    def _price(
-        self,
-        response: ModelResponse,
-        messages: Sequence[ModelMessage],
-        parameters: ModelRequestParameters | None,
-    ) -> Spent:
-        """What it cost; the tokens that the endpoint does not report are estimated."""
-        usage = response.usage
-        tokens_in, tokens_out = usage.input_tokens, usage.output_tokens
-        if tokens_in <= 0:
-            tokens_in = estimate_tokens(written_text(messages, parameters))
-        if tokens_out <= 0:
-            tokens_out = estimate_tokens(written_text([response], None))
-        return self._prices.price(
-            tokens_in,
-            tokens_out,
-            cached=usage.cache_read_tokens,
-            cache_written=usage.cache_write_tokens,
-        )
 
 
 @dataclass(frozen=True, slots=True)

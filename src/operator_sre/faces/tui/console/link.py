@@ -162,7 +162,18 @@ class Link:
             if self._opened is not None and self._identity() != self._opened.identity:
                 self._lose()
             if self._opened is None:
-                self._open()
+                where = self.config.store
+                # The store is being replaced or restored: an empty one must not take its place.
+                if self._was_open and isinstance(where, Path) and not where.exists():
+                    raise StoreError(f"The store is missing: {str(where)!r}.")
+                # Imported in this thread, so that the screen is painted before the store is loaded.
+                from operator_sre.app.wiring import open_app
+
+                stack = ExitStack()
+                app = stack.enter_context(open_app(self.config))
+                self._opened = _Opened(app, stack, self._identity())
+                self._was_open = True
+                self.head = 0
                 anew = True
             entries = self._read(lambda app: self._behind(app, anew=anew))
         except (StoreError, OSError) as error:
@@ -186,20 +197,6 @@ class Link:
             return ()
         # A ledger that is new to us, or shorter than before, is not read from its start.
         return newest if anew or head < self.head else audit.behind(app, self.head)
-
-    def _open(self) -> None:
-        where = self.config.store
-        # The store is being replaced or restored: an empty one must not take its place.
-        if self._was_open and isinstance(where, Path) and not where.exists():
-            raise StoreError(f"The store is missing: {str(where)!r}.")
-        # Imported in this thread, so that the screen is painted before the store is loaded.
-        from operator_sre.app.wiring import open_app
-
-        stack = ExitStack()
-        app = stack.enter_context(open_app(self.config))
-        self._opened = _Opened(app, stack, self._identity())
-        self._was_open = True
-        self.head = 0
 
     def _lose(self) -> None:
         if self._opened is not None:
