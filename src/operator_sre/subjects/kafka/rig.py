@@ -44,6 +44,8 @@ CONTROLLER://127.0.0.1:{{{name}.port:controller}}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
 log.dirs={{volume}}/log
 log.segment.bytes=8388608
 log.retention.bytes=67108864
