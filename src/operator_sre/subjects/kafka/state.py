@@ -259,7 +259,12 @@ class Cluster:
             readings["moves"] = len(self.moves)
             readings["moves_names"] = name_places(self.moves)
         if self.quotas is not None:
-            tight = [each for each in self.quotas if each.value < quota_min and "rate" in each.name]
+            least = {
+                "producer_byte_rate": quota_min,
+                "consumer_byte_rate": quota_min,
+                "request_percentage": REQUEST_PERCENT_MIN,
+            }
+            tight = [each for each in self.quotas if each.value < least.get(each.name, 0.0)]
             readings["quotas_tight"] = ", ".join(
                 f"{each.entity} {each.name} {each.value:g}" for each in tight[:NAMES_MAX]
             )

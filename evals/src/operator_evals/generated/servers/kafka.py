@@ -80,7 +80,7 @@ class KafkaServer:
             )
         return (
             *about_topics,
-            *(AdminCommand(name, reversible=True) for name in _QUOTAS),
+            *(AdminCommand(name, "client-id", reversible=True) for name in _QUOTAS),
             *(AdminCommand("unregister", peer.name) for peer in (self._seat, *self._peers)),
             AdminCommand("elect_preferred"),
             AdminCommand("topics_many", reversible=True),
