@@ -32,7 +32,7 @@ READY_S_MAX = 180.0
 RATE_PER_S = 10.0
 
 # Sessions are short, so that a silent broker is noticed within seconds. Brokers reach each other by
-# `{NAME.port}`, which is a link of the lab. On a busy machine a broker takes over a minute to register.
+# `{NAME.port}`, which is a link of the lab. On a busy machine a broker takes a minute to register.
 # Without any rule everybody may do everything, so that a rule can take that from clients.
 CONFIG = """\
 process.roles=broker,controller

@@ -58,6 +58,8 @@ SESSION = "broker.session.timeout.ms"
 SETTINGS = (*SHARED, *THROTTLED, *THROTTLE_RATES, RETENTION, SESSION)
 NAMES_MAX = 5
 INTERNAL = "__"
+# Of the time of one thread; below it a client waits a minute for a second of work.
+REQUEST_PERCENT_MIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
