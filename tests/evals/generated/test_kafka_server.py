@@ -56,8 +56,6 @@ async def test_primitives_of_kafka_are_done_seen_by_its_clients_and_undone(tmp_p
         assert await depot.put("before")
         commands = {(each.name, each.about) for each in broker.commands}
         for command, about, stops_writes in (
-            ("deny_write", "receipts", True),
-            ("allow_only_other", "receipts", True),
             ("replicas_only_here", "receipts", True),  # with a minimum of two
             ("quota_produce", "client-id", False),
             ("topic_single", "", False),

@@ -20,7 +20,7 @@ from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.kafka.kinds import BROKER, GROUP, PRODUCER
 from operator_sre.subjects.kafka.shop import RECEIPTS, produce_once, read_all
 
-__all__ = ["CANARY", "CONFIG_FILE", "KafkaDepot", "artifacts", "rig"]
+__all__ = ["CANARY", "CONFIG_FILE", "KafkaDepot", "artifacts", "jmx_agent", "rig"]
 
 VERSION = "4.1.0"
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -33,7 +33,6 @@ RATE_PER_S = 10.0
 
 # Sessions are short, so that a silent broker is noticed within seconds. Brokers reach each other by
 # `{NAME.port}`, which is a link of the lab. On a busy machine a broker takes a minute to register.
-# Without any rule everybody may do everything, so that a rule can take that from clients.
 CONFIG = """\
 process.roles=broker,controller
 node.id={node}
@@ -45,8 +44,6 @@ CONTROLLER://127.0.0.1:{{{name}.port:controller}}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true
 log.dirs={{volume}}/log
 log.segment.bytes=8388608
 log.retention.bytes=67108864
@@ -162,6 +159,18 @@ def artifacts() -> tuple[Artifact, ...]:
     return tuple(
         Artifact(path, digest, int(size), str(_cache() / Path(path).name))
         for digest, size, path in rows
+    )
+
+
+def jmx_agent() -> Artifact:
+    """The Prometheus JMX agent that Operator was tried with. The rig runs without it."""
+    version = "1.0.1"
+    name = f"jmx_prometheus_javaagent-{version}.jar"
+    return Artifact(
+        f"io/prometheus/jmx/jmx_prometheus_javaagent/{version}/{name}",
+        "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1",
+        2_886_599,
+        str(_cache().with_name("jmx") / name),
     )
 
 
