@@ -6,6 +6,8 @@ The rights are those that docs/subjects/kafka.md lists, read from the page.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 import secrets
 import shlex
@@ -27,7 +29,7 @@ from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingProgramError
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.subjects.kafka.rig import artifacts, rig
+from operator_sre.subjects.kafka.rig import artifacts, jmx_agent, rig
 from operator_sre.subjects.kafka.subject import KafkaCluster
 from operator_sre.subjects.kafka.tools import kafka_tools
 from tests.subjects.certificates import certificate
@@ -56,6 +58,7 @@ class Broker:
     folder: Path
     port: int
     plain_port: int
+    agent_port: int
 
     def client(self) -> Any:
         """A client with all rights."""
@@ -81,7 +84,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         run = next(each for each in rig().processes if each.name == "broker-1").argv
     except MissingProgramError as problem:
         pytest.skip(str(problem))
-    if not all(Path(each.file).exists() for each in artifacts()):
+    if not all(Path(each.file).exists() for each in (*artifacts(), jmx_agent())):
         pytest.skip("The files of Kafka are not cached: `python -m tests.tools.kafka`.")
     folder = tmp_path_factory.mktemp("access")
     passwords = {name: secrets.token_hex(12) for name in (USER, SCRAM_USER)}
@@ -89,13 +92,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         (folder / f"{name}.password").write_text(password + "\n")
     pem = certificate(folder, name="127.0.0.1", days=400)
     (folder / "ca.pem").write_text(pem.read_text().partition("-----END PRIVATE KEY-----\n")[2])
-    with reserve_ports(["clients", "administrator", "controller"]) as reservation:
+    with reserve_ports(["clients", "administrator", "controller", "agent"]) as reservation:
         port = reservation.ports
         (folder / "server.properties").write_text(
             f"""\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{port["controller"]}
+node.id=2
+controller.quorum.voters=2@127.0.0.1:{port["controller"]}
 listeners=SASL_SSL://127.0.0.1:{port["clients"]},PLAINTEXT://127.0.0.1:{port["administrator"]},\
 CONTROLLER://127.0.0.1:{port["controller"]}
 advertised.listeners=SASL_SSL://127.0.0.1:{port["clients"]},\
@@ -116,6 +119,7 @@ log.dirs={folder}/log
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=4194304
 """
         )
         (folder / "cluster.id").write_text("AAAAAAAAAAAAAAAAAAAAAA\n")
@@ -123,10 +127,14 @@ group.initial.rebalance.delay.ms=0
         script = Path(rig.__code__.co_filename).with_name("broker.sh")
         words = [run[3], run[4], str(folder), str(folder), "2"]
         subprocess.run(["/bin/sh", script, "prepare", *words], check=True)
+        agent = f"{jmx_agent().file}=127.0.0.1:{port['agent']}:{script.with_name('jmx.yml')}"
+        env = {**os.environ, "JAVA_TOOL_OPTIONS": f"-javaagent:{agent}"}
         with (folder / "broker.log").open("wb") as log:
-            process = subprocess.Popen(["/bin/sh", script, "run", *words], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                ["/bin/sh", script, "run", *words], stdout=log, stderr=log, env=env
+            )
         try:
-            made = Broker(folder, port["clients"], port["administrator"])
+            made = Broker(folder, port["clients"], port["administrator"], port["agent"])
             _prepare(made, process, passwords[SCRAM_USER])
             yield made
         finally:
@@ -193,6 +201,16 @@ def _rules(purpose: Purpose, user: str = USER) -> list[Any]:
             )
     assert found, purpose
     return found
+
+
+def _write(place: dict[str, Any], *texts: bytes) -> None:
+    """Records of the second partition; the client is gone afterwards."""
+    from confluent_kafka import Producer
+
+    producer = Producer(place)
+    for text in texts:
+        producer.produce(ORDERS, text, key=b"k", partition=1)
+    assert producer.flush(60) == 0
 
 
 @pytest.fixture
@@ -332,7 +350,8 @@ async def test_the_rights_for_repairs_are_enough_for_them(broker: Broker, grant:
     operation = admin.AlterConfigOpType.SET
     entry = admin.ConfigEntry("min.insync.replicas", "2", incremental_operation=operation)
     resource = admin.ConfigResource("topic", ORDERS, incremental_configs=[entry])
-    for future in broker.client().incremental_alter_configs([resource]).values():
+    client = broker.client()
+    for future in client.incremental_alter_configs([resource]).values():
         future.result(60)
     subject, seen = await _observe(target)
     assert "minimum_strict@cluster" in _findings(subject, seen, Health.BROKEN)
@@ -372,4 +391,75 @@ async def test_a_wrong_password_and_a_certificate_of_strangers_are_named(
     assert plain.access is not None
     unencrypted = replace(plain, access=replace(plain.access, tls=False))
     subject, seen = await _observe(unencrypted)
-    assert "broker_down@broker-1" in _findings(subject, seen, Health.BROKEN)
+    assert "it expects TLS" in _findings(subject, seen, Health.BROKEN)["broker_down@broker-1"]
+
+
+async def test_the_jmx_agent_tells_how_busy_a_broker_is(broker: Broker, grant: Any) -> None:
+    grant(_rules(Purpose.OBSERVE))
+    _, seen = await _until_known(broker.target(), jmx_port=broker.agent_port)
+    readings = seen.of("broker-1").readings
+    assert isinstance(readings["produce_p99_ms"], float)
+    assert isinstance(idle := readings["handlers_idle_ratio"], float)
+    assert 0 < idle <= 1
+    subject, seen = await _observe(broker.target(), jmx_port=broker.agent_port, request_ms_max=0.0)
+    assert "slow_requests@broker-1" in _findings(subject, seen, Health.BROKEN)
+    # Another program on that port is no agent.
+    subject, seen = await _observe(broker.target(), jmx_port=broker.plain_port)
+    unknown = _findings(subject, seen, Health.UNKNOWN)
+    assert "JMX agent" in unknown["slow_requests@broker-1"]
+
+
+async def test_exactly_one_record_is_skipped_and_it_is_saved_first(
+    broker: Broker, tmp_path: Path
+) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    place = {"bootstrap.servers": f"127.0.0.1:{broker.plain_port}", "log_level": 0}
+    _write(place, b"poison \xff", b"{}", b"{}")
+    consumer = Consumer({**place, "group.id": "shipping", "enable.auto.commit": False})
+    places = [TopicPartition(ORDERS, 0, 1), TopicPartition(ORDERS, 1, 0)]
+    consumer.commit(offsets=places, asynchronous=False)
+    target = Target("broker-1", "broker", "127.0.0.1", broker.plain_port)
+
+    def offsets() -> list[int]:
+        return [each.offset for each in consumer.committed(places, timeout=30)]
+
+    async def skip(offset: int, log: Path) -> Result:
+        group = Target("shipping", "group", log=str(log))
+        settings = SubjectSettings(
+            "kafka", lambda: (target, group), SystemClock(), ANSWER_S_MAX, {}, secret=_read
+        )
+        tool = next(each for each in kafka_tools(settings) if each.spec.name == "skip_offset")
+        arguments: dict[str, Argument] = {
+            "group": "shipping",
+            "topic": ORDERS,
+            "partition": 1,
+            "offset": offset,
+        }
+        return await tool.call(arguments, Job("call", timeout_s=60.0))
+
+    try:
+        for offset, log, why in (
+            (1, tmp_path / "shipping.log", "stands at offset 0"),
+            (0, tmp_path / "missing" / "shipping.log", "cannot be saved"),
+        ):
+            refused = await skip(offset, log)
+            assert why in refused.stderr
+            assert offsets() == [1, 0]
+        done = await skip(0, tmp_path / "shipping.log")
+        assert done.ok, done.stderr
+        assert offsets() == [1, 1]
+        saved = json.loads((tmp_path / f"{ORDERS}-1-0.json").read_text())
+        assert bytes.fromhex(saved["value"]) == b"poison \xff"
+        assert bytes.fromhex(saved["key"]) == b"k"
+        # The call that is made again does not skip the next one.
+        assert "stands at offset 1" in (await skip(0, tmp_path / "shipping.log")).stderr
+        consumer.subscribe([ORDERS])
+        ends = time.monotonic() + READY_S_MAX
+        while not consumer.assignment():
+            consumer.poll(0.2)
+            assert time.monotonic() < ends
+        refused = await skip(offsets()[1], tmp_path / "shipping.log")
+        assert not refused.ok
+    finally:
+        consumer.close()
