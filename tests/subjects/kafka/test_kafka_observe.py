@@ -301,7 +301,7 @@ async def test_the_numbers_of_the_agent_are_judged_only_where_it_is_configured(
 ) -> None:
     names = {"slow_requests", "handlers_busy"}
     seen = Seen("broker-1", {"kind": "broker", "reachable": True, **readings})
-    observation = Observation("kafka", (seen,), SystemClock().now())
+    observation = Observation("kafka", SystemClock().now(), (seen,))
     for port, wanted in ((7071, broken), (0, set())):
         findings = [
             finding

@@ -297,7 +297,9 @@ class Cluster:
         return readings
 
     def _topic_readings(self, retention_ms_min: int) -> dict[str, Value]:
-        copies = {each.topic: len(each.replicas) for each in self.partitions}
+        copies: dict[str, int] = {}
+        for each in self.partitions:
+            copies[each.topic] = min(len(each.replicas), copies.get(each.topic, len(each.replicas)))
         usual = Counter(
             setting.value
             for settings in self.brokers.values()
