@@ -29,6 +29,7 @@ from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingProgramError
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
+from operator_sre.subjects.kafka.client import driver
 from operator_sre.subjects.kafka.rig import artifacts, jmx_agent, rig
 from operator_sre.subjects.kafka.subject import KafkaCluster
 from operator_sre.subjects.kafka.tools import kafka_tools
@@ -144,7 +145,9 @@ log.cleaner.dedupe.buffer.size=4194304
 
 def _prepare(broker: Broker, process: subprocess.Popen[bytes], password: str) -> None:
     """Topics, a group that has read, and an account of SCRAM."""
-    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition, admin
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+    admin = driver().admin
 
     ends = time.monotonic() + READY_S_MAX
     client = broker.client()
@@ -177,8 +180,7 @@ def _prepare(broker: Broker, process: subprocess.Popen[bytes], password: str) ->
 
 def _rules(purpose: Purpose, user: str = USER) -> list[Any]:
     """The rights of one purpose, as the page lists them."""
-    from confluent_kafka import admin
-
+    admin = driver().admin
     text = PAGE.read_text(encoding="utf-8")
     section = text.partition("## Rights")[2].partition("\n## ")[0]
     block = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[purpose]
@@ -216,8 +218,7 @@ def _write(place: dict[str, Any], *texts: bytes) -> None:
 @pytest.fixture
 def grant(broker: Broker) -> Iterator[Any]:
     """Gives rights, and takes all of them back."""
-    from confluent_kafka import admin
-
+    admin = driver().admin
     client = broker.client()
 
     def give(rules: list[Any]) -> None:
@@ -301,8 +302,7 @@ async def test_the_rights_of_the_page_are_enough_to_observe_and_to_do_no_more(
 
 async def test_each_right_of_the_page_is_needed(broker: Broker, grant: Any) -> None:
     """Without one of them something is unknown: no more is asked for than is used."""
-    from confluent_kafka import admin
-
+    admin = driver().admin
     rules = _rules(Purpose.OBSERVE)
     grant(rules)
     await _until_known(broker.target())
@@ -342,8 +342,7 @@ async def test_the_rights_of_the_canary_are_enough_for_it(broker: Broker, grant:
 
 
 async def test_the_rights_for_repairs_are_enough_for_them(broker: Broker, grant: Any) -> None:
-    from confluent_kafka import admin
-
+    admin = driver().admin
     grant([*_rules(Purpose.OBSERVE), *_rules(Purpose.REPAIR)])
     target = broker.target()
     await _until_known(target)
@@ -357,13 +356,14 @@ async def test_the_rights_for_repairs_are_enough_for_them(broker: Broker, grant:
     assert "minimum_strict@cluster" in _findings(subject, seen, Health.BROKEN)
     done = await _call(target, "reset_topic_setting", topic=ORDERS, setting="min.insync.replicas")
     assert done.ok, done.stderr
-    for tool, arguments in (
+    calls: tuple[tuple[str, dict[str, Argument]], ...] = (
         ("elect_preferred_leaders", {}),
         ("clear_throttle", {}),
         ("cancel_reassignment", {}),
         ("set_quota", {"entity": "client-id=web", "quota": "producer_byte_rate", "value": 9e9}),
         ("set_quota", {"entity": "client-id=web", "quota": "producer_byte_rate", "value": 0}),
-    ):
+    )
+    for tool, arguments in calls:
         done = await _call(target, tool, **arguments)
         assert done.ok, f"{tool}: {done.stderr}"
     subject, seen = await _observe(target)
