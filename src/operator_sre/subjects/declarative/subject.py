@@ -16,6 +16,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
+from operator_protocols.kit.client import CLIENT_VIEW
 from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
 from operator_sre.subjects.declarative.cause import causes_by
@@ -27,12 +28,12 @@ from operator_sre.subjects.declarative.description import (
     speaks_of,
 )
 from operator_sre.subjects.declarative.document import nearest
-from operator_sre.subjects.declarative.evidence import Evidence, LogEnds
+from operator_sre.subjects.declarative.evidence import Evidence, LogEnds, clear_passed_on
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
-from operator_sre.subjects.declarative.probes.kinds import OF_STORES
+from operator_sre.subjects.declarative.probes.kinds import OF_STORES, judge_client_view
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
@@ -91,11 +92,13 @@ class DeclarativeSubject:
             await asyncio.gather(*(self._evidence.note_health(place) for place in places))
             return observation
         found = await asyncio.gather(*(self._evidence.find(place, observation) for place in places))
+        names = (target.name for target in targets)
+        shown = clear_passed_on(dict(zip(names, found, strict=True)), targets)
         return replace(
             observation,
             seen=tuple(
-                replace(each, readings={**each.readings, **shown})
-                for each, shown in zip(observation.seen, found, strict=True)
+                replace(each, readings={**each.readings, **shown[each.target]})
+                for each in observation.seen
             ),
         )
 
@@ -137,6 +140,13 @@ class DeclarativeSubject:
             if problem:
                 problems.append(f"{declared.name}: {problem}")
                 blamed = blamed or not ours
+        answered = [
+            declared.probe
+            for declared, (values, _, _) in zip(probes, results, strict=True)
+            if values.get("up") is True
+        ]
+        if view := judge_client_view(answered):
+            readings[CLIENT_VIEW] = view
         trouble = Trouble.NOTHING if problems and not blamed else None
         why = "; ".join(problems)[:PROBLEM_CHARACTERS_MAX]
         return Seen(target.name, readings, why, trouble)
