@@ -304,6 +304,7 @@ async def test_each_right_of_the_page_is_needed(broker: Broker, grant: Any) -> N
     """Without one of them something is unknown: no more is asked for than is used."""
     admin = driver().admin
     rules = _rules(Purpose.OBSERVE)
+    assert len(rules) == 5
     grant(rules)
     await _until_known(broker.target())
     client = broker.client()
