@@ -29,7 +29,7 @@ from operator_protocols.errors import ConflictError, MissingExtraError, ModelErr
 from operator_protocols.ports import Job
 from operator_sre.agent.transcript import Summaries
 from operator_sre.app.story import lines_of
-from operator_sre.controls import Context
+from operator_sre.controls import Context, Controls
 from operator_sre.tickets import Desk
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
@@ -92,6 +92,26 @@ async def test_an_incident_is_carried_to_a_proof(shop: Open) -> None:
     assert (run.state, run.model) == ("completed", "script")
 
 
+async def test_what_the_first_command_needs_is_ready_before_the_agent_is_asked(
+    tmp_path: Path,
+) -> None:
+    ready: list[int] = []
+
+    class Hasty(Workshop):
+        def controls(self, subject: str) -> Controls:
+            controls = super().controls(subject)
+
+            async def get_ready() -> None:
+                ready.append(len(self.entries(Kind.REASONING)))
+
+            return replace(controls, executor=replace(controls.executor, get_ready=get_ready))
+
+    one = Hasty(tmp_path, Script(Answer("act", (DIAGNOSIS, MEND)), DONE))
+    ended = await one.carry()
+    assert (ended.state, ready) == (TicketState.RESOLVED, [0])
+    one.close()
+
+
 async def test_a_mind_that_lies_resolves_nothing(shop: Open) -> None:
     one = shop(DONE, DONE, DONE)
     ended = await one.carry()
@@ -105,9 +125,8 @@ async def test_a_mind_that_lies_resolves_nothing(shop: Open) -> None:
 async def test_a_repair_that_does_not_help_resolves_nothing(shop: Open) -> None:
     one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
     one.mend.works = False
-    ended = await one.carry()
+    assert (await one.carry()).state is TicketState.ESCALATED
     assert one.mend.calls == ["node-1"]
-    assert ended.state is TicketState.ESCALATED
 
 
 async def test_a_repair_that_breaks_something_else_resolves_nothing(shop: Open) -> None:
