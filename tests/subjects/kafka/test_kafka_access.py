@@ -5,7 +5,6 @@ The rights are those that docs/subjects/kafka.md lists, read from the page.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -269,7 +268,6 @@ async def _until_known(target: Target, **options: object) -> tuple[KafkaCluster,
         if not unknown:
             return subject, seen
         assert time.monotonic() < ends, unknown
-        await asyncio.sleep(0.2)
 
 
 async def _call(target: Target, name: str, **arguments: Argument) -> Result:
@@ -325,7 +323,6 @@ async def test_each_right_of_the_page_is_needed(broker: Broker, grant: Any) -> N
             ):
                 break
             assert time.monotonic() < ends, f"{rule} is not needed"
-            await asyncio.sleep(0.2)
         grant([rule])
         await _until_known(broker.target())
 

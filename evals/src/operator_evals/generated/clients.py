@@ -174,7 +174,7 @@ class ClientView:
         ask_roles = last is None or turn % ROLES_EVERY == 0
         writers = await self._writers() if last is None or ask_roles else last.writers
         reads = await self._canary.reads() if last is None or ask_roles else last.reads
-        doubled = await self._doubled() if last is None or ask_roles else last.doubled
+        doubled = await self._find_doubled() if last is None or ask_roles else last.doubled
         return Look(
             at_s=round(at_s, 2),
             until_s=round(self._since(), 2),
@@ -196,7 +196,7 @@ class ClientView:
             sorted(name for name, takes in zip(self._servers, found, strict=True) if takes)
         )
 
-    async def _doubled(self) -> tuple[str, ...]:
+    async def _find_doubled(self) -> tuple[str, ...]:
         """The roles that more than one part says it has."""
         holders = [each for each in self._servers.values() if isinstance(each, Holder)]
         held = await asyncio.gather(*(each.holds() for each in holders))

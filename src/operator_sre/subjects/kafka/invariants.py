@@ -325,6 +325,20 @@ def _judges_by_limits(options: Options) -> dict[str, Judge]:
         where = seen.readings.get("moves_names")
         return broken(f"no progress for {format_duration(stood_s)}: {where}")
 
+    return {
+        "broker_down": judge_down,
+        "disk_full": judge_disk,
+        "log_oversized": judge_log,
+        "certificate_expires": _judge_certificate(options.certificate_days_min),
+        "leaders_away": judge_away,
+        "throttle_left": judge_throttle,
+        "move_stuck": judge_move,
+    }
+
+
+def _judges_of_load(options: Options) -> dict[str, Judge]:
+    """The judges of how busy brokers are."""
+
     def judge_requests(seen: Seen) -> Opinion | None:
         if not options.jmx_port:
             return None
@@ -356,16 +370,9 @@ def _judges_by_limits(options: Options) -> dict[str, Judge]:
         return broken(f"it has {count:g} replicas, {ratio:.1f} times the mean of all brokers")
 
     return {
-        "broker_down": judge_down,
         "slow_requests": judge_requests,
         "handlers_busy": judge_handlers,
         "load_uneven": judge_load,
-        "disk_full": judge_disk,
-        "log_oversized": judge_log,
-        "certificate_expires": _judge_certificate(options.certificate_days_min),
-        "leaders_away": judge_away,
-        "throttle_left": judge_throttle,
-        "move_stuck": judge_move,
     }
 
 
@@ -377,6 +384,7 @@ def _judges(options: Options) -> dict[str, Judge]:
 
     return {
         **_judges_by_limits(options),
+        **_judges_of_load(options),
         "quorum_lost": _judge_quorum,
         "not_let_in": _judge_login,
         "partition_offline": _empty("offline_names", "no leader: {}"),

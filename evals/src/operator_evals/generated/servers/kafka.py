@@ -22,7 +22,7 @@ TINY = 1.0
 MANY_TOPICS = 50
 _CONTROLLER = re.compile(r"^listeners=.*CONTROLLER://[^:,]*:(\d+)", re.MULTILINE)
 _NODE = re.compile(r"^node\.id=(\d+)", re.MULTILINE)
-# By command about a topic: the operation that a rule denies, or allows to somebody else only.
+# By command about a topic: the operation that a rule denies, or allows to one stranger only.
 _DENIED = {"deny_write": "WRITE", "deny_read": "READ", "deny_describe": "DESCRIBE"}
 _QUOTAS = {
     "quota_produce": "producer_byte_rate",
@@ -96,7 +96,7 @@ class KafkaServer:
             return await self._rule(about, _DENIED[command], "DENY", "User:*")
         match command:
             case "allow_only_other":
-                return await self._rule(about, "ALL", "ALLOW", "User:somebody-else")
+                return await self._rule(about, "ALL", "ALLOW", "User:stranger")
             case "replicas_only_here" | "replicas_not_here":
                 before = await self._replicas(about)
                 away = command == "replicas_not_here"
