@@ -13,7 +13,17 @@ from operator_sre import __version__
 from tests.engines.docker_keeper import Asking
 from tests.engines.dockerd import Engine
 
-__all__ = ["COMMIT", "FOLDER", "IMAGES", "build_image", "hand_over", "save_image", "take_in"]
+__all__ = [
+    "COMMIT",
+    "FOLDER",
+    "IMAGES",
+    "add_image",
+    "build_image",
+    "hand_over",
+    "load_image",
+    "save_image",
+    "take_in",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "images"
@@ -29,12 +39,23 @@ BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 def take_in(engine: Engine, base: Path) -> None:
     """Give an engine the base, from a tar of its root."""
-    words = [f"ENV {name}={BUNDLE}" for name in TRUSTING]
-    changes = "".join(f"&changes={quote(each)}" for each in words)
-    name, _, tag = BASE.partition(":")
+    add_image(engine, BASE, base, *(f"ENV {name}={BUNDLE}" for name in TRUSTING))
+
+
+def add_image(engine: Engine, image: str, root: Path, *lines: str) -> None:
+    """Give an engine an image, from a tar of its root and lines of a Dockerfile."""
+    changes = "".join(f"&changes={quote(each)}" for each in lines)
+    name, _, tag = image.partition(":")
     path = f"/images/create?fromSrc=-&repo={quote(name)}&tag={tag}{changes}"
-    with base.open("rb") as file:
+    with root.open("rb") as file:
         told = _sent(engine, path, file)
+    assert b'"error"' not in told, told
+
+
+def load_image(engine: Engine, archive: Path) -> None:
+    """Give an engine an image from an archive."""
+    with archive.open("rb") as file:
+        told = _sent(engine, "/images/load?quiet=1", file)
     assert b'"error"' not in told, told
 
 

@@ -26,13 +26,11 @@ from operator_sre.clock import SystemClock
 from operator_sre.engine.leader import SILENT_S
 from operator_sre.subjects.kubernetes.rig import NODES, rig
 from tests.contract.postgres import Server, shared_server
-from tests.deploy.built import COMMIT, build_image, save_image, take_in
+from tests.deploy.built import COMMIT
 from tests.deploy.test_chart import CHART
 from tests.e2e.patients import SUBJECT, Patients, running_patients
 from tests.e2e.test_soak import Watched
 from tests.e2e.waiting import eventually
-from tests.engines.base import base_or_why
-from tests.engines.dockerd import private_engine
 from tests.tools.helm import helm
 
 pytestmark = [
@@ -40,6 +38,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.system,
     pytest.mark.timeout(3600),
+    pytest.mark.group("archive"),
     pytest.mark.skipif(
         find_programs() is None or bool(missing_tools(nodes=True)) or os.geteuid() != 0,
         reason="needs `operator lab up kubernetes` to have built the cluster, and root",
@@ -162,26 +161,6 @@ class Cluster:
             logs = self.kubectl("logs", "--selector", label, "--all-containers", "--tail=20")
             raise AssertionError(f"{told[-3000:]}\n{logs}") from error
         return sorted(self.pods())
-
-
-@pytest.fixture(scope="module")
-def archive(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
-    """The image of the service, as an archive."""
-    base, why = base_or_why()
-    if base is None:
-        pytest.skip(why)
-    place = tmp_path_factory.mktemp("image") / "operator.tar"
-    builder = private_engine(pytestconfig, outward=True)
-    try:
-        take_in(builder, base.tar)
-        build_image(builder, "operator")
-        save_image(builder, "operator", place)
-    finally:
-        builder.end()
-    yield place
-    place.unlink()
 
 
 @pytest_asyncio.fixture

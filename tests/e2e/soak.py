@@ -72,10 +72,15 @@ class Replica:
             stderr=STDOUT,
         )
 
+    def send(self, number: int) -> None:
+        """Signal it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def end(self, number: int = signal.SIGTERM) -> int:
         """Signal it, wait for its end, and return its exit code."""
         assert self._process is not None
-        self._process.send_signal(number)
+        self.send(number)
         return self._process.wait(END_S_MAX)
 
     def close(self) -> None:

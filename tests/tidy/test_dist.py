@@ -112,7 +112,7 @@ def test_the_sums_are_those_of_the_wheels(wheels: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@every("extra", ["", *EXTRAS])
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
 def test_each_extra_installs_into_an_empty_environment(
     wheels: Path, tmp_path: Path, extra: str
 ) -> None:
@@ -122,6 +122,8 @@ def test_each_extra_installs_into_an_empty_environment(
     place = ["-f", str(wheels), "-c", str(wheels / "constraints.txt")]
     # With the machine's settings of pip, as a user has them.
     subprocess.run([venv / "bin" / "pip", "install", "--quiet", *place, name], check=True)
+    whole = _run(venv / "bin" / "pip", "check", home=tmp_path)
+    assert whole.returncode == 0, whole.stdout
     operator = venv / "bin" / "operator"
     assert _run(operator, "--help", home=tmp_path).returncode == 0
     nouns = {"lab": "lab", "demo": "demo", "evals": "eval", "tui": "tui", "web": "web"}

@@ -167,25 +167,6 @@ async def test_a_prepared_job_starts_when_it_is_run_and_once(folder: Path, tmp_p
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
-async def test_a_client_that_got_ready_has_a_runner_before_its_first_job(folder: Path) -> None:
-    client = RunnerClient(folder)
-    await asyncio.gather(client.get_ready(), client.get_ready())
-    assert not live_claims(folder), "nothing starts by this"
-    runner = _runner(folder)
-    assert (await client.run(_order("echo fine"))).stdout == b"fine\n"
-    assert _runner(folder) == runner
-
-
-async def test_a_runner_that_cannot_start_is_reported_by_the_job_that_needs_it(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "runner").write_text("a file where its folder would be")
-    client = RunnerClient(tmp_path / "runner")
-    await client.get_ready()
-    with pytest.raises(ExecutorError):
-        await client.run(_order("true"))
-
-
 async def test_a_prepared_job_that_is_dropped_never_runs(folder: Path, tmp_path: Path) -> None:
     client = RunnerClient(folder)
     order = _order(f"echo ran >> {tmp_path}/runs")

@@ -100,6 +100,12 @@ def _low(world: World) -> None:
     world.topics = {"one": {"min.insync.replicas": "1"}}
 
 
+def _thin(world: World) -> None:
+    """One partition of a topic has fewer replicas than the others."""
+    world.partitions[0] = replace(world.partitions[0], replicas=(1, 2), in_sync=(1, 2), leader=1)
+    world.topics = {"topic-0": {"min.insync.replicas": "1"}}
+
+
 def _topic(**settings: str) -> Callable[[World], None]:
     named = {key.replace("_", "."): value for key, value in settings.items()}
 
@@ -146,6 +152,7 @@ def _uneven(world: World) -> None:
         (_dirs, {"log_dir_offline@broker-2"}),
         (_full, {f"disk_full@broker-{node}" for node in NODES}),
         (_low, {"replication_low@cluster"}),
+        (_thin, {"replication_low@cluster"}),
         (_topic(min_insync_replicas="3"), {"minimum_strict@cluster"}),
         (_topic(min_insync_replicas="4"), {"minimum_strict@cluster", "below_minimum@cluster"}),
         (_topic(unclean_leader_election_enable="true"), {"unclean_election@cluster"}),
