@@ -48,6 +48,8 @@ class Primitive:
     @property
     def components(self) -> tuple[str, ...]:
         """The parts that it touches."""
+        if self.kind is Kind.SETTING and (owner := str(self.arguments["name"]).rpartition("/")[0]):
+            return (owner,)  # a setting of what its servers have together
         other = str(self.arguments.get("other", "")) if self.kind is Kind.LINK else ""
         about = str(self.arguments.get("about", "")) if self.kind is Kind.ADMIN else ""
         return tuple(dict.fromkeys(filter(None, (self.target, other, about))))

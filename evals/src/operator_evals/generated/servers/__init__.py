@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterable
 
 from operator_evals.generated.servers.etcd import EtcdServer
+from operator_evals.generated.servers.kafka import KafkaServer
 from operator_evals.generated.servers.postgres import PostgresServer
-from operator_evals.generated.servers.server import Seat, Server, Undo, nothing_to_undo
+from operator_evals.generated.servers.server import Holder, Seat, Server, Undo, nothing_to_undo
 from operator_evals.generated.servers.valkey import ValkeyServer
 from operator_protocols.domain.rig import ProcessSpec
 
-__all__ = ["Seat", "Server", "Undo", "nothing_to_undo", "servers_of"]
+__all__ = ["Holder", "Seat", "Server", "Undo", "nothing_to_undo", "servers_of"]
 
-_PROGRAM = re.compile(r"/(postgres|etcd|valkey-server|redis-server)(?:[\s\"']|$)")
+_PROGRAM = re.compile(
+    r"/(postgres|etcd|valkey-server|redis-server)(?:[\s\"']|$)|\s(kafka)\.Kafka(?:\s|$)"
+)
 
 
 def servers_of(processes: Iterable[ProcessSpec], seats: dict[str, Seat]) -> dict[str, Server]:
@@ -30,7 +33,9 @@ def servers_of(processes: Iterable[ProcessSpec], seats: dict[str, Seat]) -> dict
             continue
         seat = seats[process.name]
         kin = [seats[each.name] for each in processes if each.name != process.name]
-        match match[1]:
+        match match[1] or match[2]:
+            case "kafka":
+                found[process.name] = KafkaServer(seat, kin)
             case "postgres":
                 found[process.name] = PostgresServer(seat)
             case "etcd":
