@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.kit.tool import Call, RefusedCall
 from operator_sre.subjects.kubernetes.connection import NO_QUERY, ChangingApi, StatusError
@@ -86,8 +87,14 @@ class ClusterCall(Call):
     """A call under way, and the cluster. With a `namespace` nothing outside of it is changed."""
 
     api: ChangingApi
+    now: datetime
     namespace: str = ""
     good_after_s: float = 300.0
+
+    def undone_by(self, tool: str, **arguments: Argument) -> Action:
+        """What undoes this call, at the same target."""
+        target = self.text("target")
+        return Action(tool, {"target": target, **arguments}, target=target)
 
     def place(self, *kinds: str, system: bool = False) -> tuple[str, str, str]:
         """Kind, namespace and name of the target, if it is of one of these kinds."""

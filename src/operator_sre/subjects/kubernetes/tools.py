@@ -8,11 +8,10 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from operator_protocols.domain.action import Action, Argument, Result
+from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.tool import Prepared, ToolSpec
 from operator_protocols.errors import OperatorError
@@ -24,6 +23,7 @@ from operator_sre.subjects.kubernetes.edits import Fields
 from operator_sre.subjects.kubernetes.facts import condition_of, controller_of
 from operator_sre.subjects.kubernetes.owners import find_owner
 from operator_sre.subjects.kubernetes.plans import RESOURCES, ClusterCall, Plan, Request
+from operator_sre.subjects.kubernetes.rollouts import restart_dns, restart_rollout, undo_rollout
 from operator_sre.subjects.kubernetes.snapshot import parse_quantity
 from operator_sre.subjects.kubernetes.subject import Options, options_from
 
@@ -35,17 +35,12 @@ Connect = Callable[[str, str], ChangingApi]
 T = TypeVar("T")
 
 KNOWLEDGE = read_knowledge(Path(__file__).parent / "repairs")
-REVISION = "deployment.kubernetes.io/revision"
-RESTARTED = "kubectl.kubernetes.io/restartedAt"
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 BEFORE = "operator-sre/before"
-HASH_LABEL = "pod-template-hash"
-DNS_NAMES = ("coredns", "kube-dns")
 RETRY_S = 1.0
 MEMORY_FACTOR_MAX, QUOTA_FACTOR_MAX = 4.0, 2.0
 _SCALED = re.compile(r"replica set (?P<set>\S+) from (?P<count>\d+) to 0$")
 _SERVICE_FIELDS = ("selector", "ports")
-_TEMPLATE = ("spec", "template")
 _REPLICAS = ("spec", "replicas")
 
 
@@ -89,7 +84,8 @@ class RepairTool:
         options: Options = options_from(self.settings.options)
         api = self.connect(options.kubeconfig, options.context)
         try:
-            call = ClusterCall(arguments, job, api, options.namespace, options.good_after_s)
+            now = self.settings.clock.now()
+            call = ClusterCall(arguments, job, api, now, options.namespace, options.good_after_s)
             return await work(call)
         finally:
             await api.close()
@@ -120,98 +116,6 @@ def kubernetes_tools(settings: SubjectSettings, *, connect: Connect = open_api) 
     )
 
 
-def _undo(call: ClusterCall, tool: str, **arguments: Argument) -> Action:
-    return Action(tool, {"target": call.text("target"), **arguments}, target=call.text("target"))
-
-
-async def undo_rollout(call: ClusterCall) -> Plan:
-    """Refused without an earlier revision that is known to have worked."""
-    kind, namespace, name = call.place("deployment")
-    item = await call.read(kind, namespace, name)
-    if item["spec"].get("paused"):
-        raise RefusedCall(f"The rollouts of {name} are paused; a person resumes them.")
-    uid = item["metadata"]["uid"]
-    sets = [
-        each
-        for each in await call.list("replicaset", namespace)
-        if any(owner.get("uid") == uid for owner in each["metadata"].get("ownerReferences") or ())
-    ]
-    now = _revision_of(item)
-    wanted = call.integer("revision")
-    earlier = sorted((each for each in sets if _revision_of(each) != now), key=_revision_of)
-    if wanted:
-        chosen = next((each for each in earlier if _revision_of(each) == wanted), None)
-    else:
-        chosen = _find_good(earlier, sets, call.good_after_s)
-    if chosen is None:
-        known = ", ".join(str(_revision_of(each)) for each in earlier) or "none"
-        missing = (
-            f"revision {wanted}" if wanted else "earlier revision that is known to have worked"
-        )
-        raise RefusedCall(
-            f"{name} has no {missing}; earlier revisions: {known}.", FailureCategory.NOT_FOUND
-        )
-    template = json.loads(json.dumps(chosen["spec"]["template"]))
-    (template["metadata"].get("labels") or {}).pop(HASH_LABEL, None)
-    back = _revision_of(chosen)
-    return call.change(
-        item,
-        {_TEMPLATE: template},
-        f"{name} has the pod template of revision {back} again.",
-        undo=_undo(call, "undo_rollout", revision=now),
-    )
-
-
-def _revision_of(item: Object) -> int:
-    text = (item["metadata"].get("annotations") or {}).get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
-
-
-def _find_good(
-    earlier: Sequence[Object], sets: Sequence[Object], good_after_s: float
-) -> Object | None:
-    """The newest earlier revision whose pods are ready, or that was current for long enough."""
-    began = sorted((_creation_of(each), _revision_of(each)) for each in sets)
-    for each in reversed(earlier):
-        if (each.get("status") or {}).get("readyReplicas"):
-            return each
-        later = [at for at, revision in began if revision > _revision_of(each)]
-        if later and (min(later) - _creation_of(each)).total_seconds() >= good_after_s:
-            return each
-    return None
-
-
-def _creation_of(item: Object) -> datetime:
-    return datetime.fromisoformat(item["metadata"]["creationTimestamp"])
-
-
-async def restart_rollout(call: ClusterCall) -> Plan:
-    """Its pods are replaced as its own strategy says."""
-    kind, namespace, name = call.place("deployment", "statefulset", "daemonset")
-    return await _restart(call, kind, namespace, name)
-
-
-async def restart_dns(call: ClusterCall) -> Plan:
-    """Only the DNS of the cluster."""
-    kind, namespace, name = call.place("deployment", system=True)
-    if namespace != "kube-system" or name not in DNS_NAMES:
-        raise RefusedCall(f"{name} is not the DNS of the cluster.", FailureCategory.NOT_FOUND)
-    return await _restart(call, kind, namespace, name)
-
-
-async def _restart(call: ClusterCall, kind: str, namespace: str, name: str) -> Plan:
-    item = await call.read(kind, namespace, name)
-    if not item["spec"].get("replicas", 1):
-        raise RefusedCall(f"{name} has no replicas; nothing would be started.")
-    if item["spec"].get("paused"):
-        raise RefusedCall(f"The rollouts of {name} are paused; a person resumes them.")
-    # Bound to the state of the object, so that a call that is repeated restarts nothing twice.
-    mark = item["metadata"]["resourceVersion"]
-    fields: Fields = {(*_TEMPLATE, "metadata", "annotations", RESTARTED): f"at-version-{mark}"}
-    # An annotation of a restart is none of the fields that a source has.
-    return call.change(item, fields, f"The pods of {name} are being replaced.", declared=False)
-
-
 async def scale_workload(call: ClusterCall) -> Plan:
     """Refused where an autoscaler decides, and where the last number is not known."""
     kind, namespace, name = call.place("deployment", "statefulset")
@@ -228,7 +132,7 @@ async def scale_workload(call: ClusterCall) -> Plan:
             if not before
             else f"{name} has {before} replicas and was not scaled to zero; name a number."
         )
-    undo = _undo(call, "scale_workload", replicas=before) if before else None
+    undo = call.undone_by("scale_workload", replicas=before) if before else None
     sentence = f"{name} has {wanted} replicas instead of {before}."
     return call.change(item, {_REPLICAS: wanted}, sentence, undo=undo)
 
@@ -278,7 +182,7 @@ async def restore_service(call: ClusterCall) -> Plan:
     else:
         wanted = _read_applied(item).get("spec") or {}
         note = json.dumps(before)
-        undo = _undo(call, "restore_service", which="before")
+        undo = call.undone_by("restore_service", which="before")
         selector = wanted.get("selector") or {}
         pods = await call.list("pod", namespace)
         if not any(
@@ -326,7 +230,7 @@ async def cordon_node(call: ClusterCall) -> Plan:
     ]
     if not others:
         raise RefusedCall(f"No other node than {name} takes pods.", FailureCategory.RESOURCE)
-    undo = _undo(call, "uncordon_node")
+    undo = call.undone_by("uncordon_node")
     fields: Fields = {("spec", "unschedulable"): True}
     return call.change(item, fields, f"{name} takes no new pods.", undo=undo, declared=False)
 
@@ -378,7 +282,7 @@ async def uncordon_node(call: ClusterCall) -> Plan:
     ]
     if taints:
         raise RefusedCall(f"{name} is tainted as well: {', '.join(taints)}.")
-    undo = _undo(call, "cordon_node")
+    undo = call.undone_by("cordon_node")
     fields: Fields = {("spec", "unschedulable"): None}
     return call.change(item, fields, f"{name} takes new pods.", undo=undo, declared=False)
 
@@ -461,7 +365,7 @@ async def set_memory_limit(call: ClusterCall) -> Plan:
         raise RefusedCall(f"{wanted} requests more than {after}.")
     limits["memory"] = after
     fields: Fields = {("spec", "template", "spec", "containers"): containers}
-    undo = _undo(call, "set_memory_limit", container=wanted, memory=str(before))
+    undo = call.undone_by("set_memory_limit", container=wanted, memory=str(before))
     sentence = f"{wanted} of {name} has a memory limit of {after} instead of {before}."
     return call.change(item, fields, sentence, undo=undo)
 
@@ -483,6 +387,6 @@ async def set_quota(call: ClusterCall) -> Plan:
     used = parse_quantity(((item.get("status") or {}).get("used") or {}).get(resource, "0"))
     if new < (used or 0.0):
         raise RefusedCall(f"More than {after} of {resource} is used.")
-    undo = _undo(call, "set_quota", resource=resource, amount=str(before))
+    undo = call.undone_by("set_quota", resource=resource, amount=str(before))
     sentence = f"{name} allows {after} of {resource} instead of {before}."
     return call.change(item, {("spec", "hard", resource): after}, sentence, undo=undo)
