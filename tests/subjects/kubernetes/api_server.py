@@ -60,6 +60,8 @@ class ApiServer:
     ready: bool = True
     hangs: bool = False
     changes: list[Change] = field(default_factory=list)
+    # Those of the changes that were no dry run and were not refused.
+    done: list[Change] = field(default_factory=list)
     refuses: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
     # `refuses_once` is for the next change that is kept, `meddle` is called before each.
     refuses_once: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -211,6 +213,7 @@ class ApiServer:
             if self.meddle is not None:
                 self.meddle(change)
             made = self._change(change)
+            self.done += [] if change.dry else [change]
         except Refusal as refusal:
             await _send_error(writer, refusal)
         else:

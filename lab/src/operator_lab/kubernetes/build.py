@@ -244,7 +244,8 @@ def _compile(
         argv = ["go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags]
         with log.open("wb") as file:
             process = subprocess.Popen(
-                ["nice", "-n", str(NICE), *argv, "-o", str(made), package],
+                # Who builds in the background is nice already.
+                ["nice", "-n", str(max(0, NICE - os.nice(0))), *argv, "-o", str(made), package],
                 cwd=HERE / module,
                 # Its work takes gigabytes for a while, where /tmp is often small and cleaned.
                 env={

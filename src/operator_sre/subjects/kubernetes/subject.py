@@ -51,7 +51,7 @@ PULSE_S = 3.0
 FOLLOW_S = 8.0
 EVIDENCE_MAX = 3
 # The targets that are always there; others come and go with what is broken.
-_STEADY = ("deployment", "statefulset", "daemonset", "cronjob", "node", "service")
+_STEADY = ("deployment", "statefulset", "daemonset", "cronjob", "node", "resourcequota", "service")
 _LEADERS = {
     "kube-scheduler": "scheduler_down",
     "kube-controller-manager": "controller_manager_down",

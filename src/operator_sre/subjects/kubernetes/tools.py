@@ -219,6 +219,11 @@ def _complete_port(wanted: Object, live: Sequence[Object]) -> Object:
 
 async def cordon_node(call: ClusterCall) -> Plan:
     """Refused where no other node could take pods."""
+    return _cordon(call, await _read_node(call))
+
+
+async def _read_node(call: ClusterCall) -> Object:
+    """The node; RefusedCall where no other one takes pods."""
     kind, namespace, name = call.place("node")
     item = await call.read(kind, namespace, name)
     others = [
@@ -230,6 +235,11 @@ async def cordon_node(call: ClusterCall) -> Plan:
     ]
     if not others:
         raise RefusedCall(f"No other node than {name} takes pods.", FailureCategory.RESOURCE)
+    return item
+
+
+def _cordon(call: ClusterCall, item: Object) -> Plan:
+    name = item["metadata"]["name"]
     undo = call.undone_by("uncordon_node")
     fields: Fields = {("spec", "unschedulable"): True}
     return call.change(item, fields, f"{name} takes no new pods.", undo=undo, declared=False)
@@ -237,8 +247,11 @@ async def cordon_node(call: ClusterCall) -> Plan:
 
 async def drain_node(call: ClusterCall) -> Plan:
     """Refused where a pod would not come back elsewhere, or would lose data."""
-    cordon = await cordon_node(call)
-    _, _, name = call.place("node")
+    item = await _read_node(call)
+    name = item["metadata"]["name"]
+    is_cordoned = (item.get("spec") or {}).get("unschedulable")
+    # A drain that was interrupted has cordoned the node already.
+    cordon = Plan(item, (), "") if is_cordoned else _cordon(call, item)
     requests = list(cordon.requests)
     for pod in await call.list("pod", "", {"fieldSelector": f"spec.nodeName={name}"}):
         metadata, spec = pod["metadata"], pod["spec"]
@@ -263,6 +276,8 @@ async def drain_node(call: ClusterCall) -> Plan:
         path = f"{RESOURCES['pod'].path(namespace)}/{own}/eviction"
         requests.append(Request("POST", path, body, is_patient=True))
     count = len(requests) - len(cordon.requests)
+    if not requests:
+        raise RefusedCall(f"{name} is cordoned, and no pod has to leave it.")
     sentence = f"{name} is cordoned, and {count} pods were evicted."
     return replace(
         cordon, requests=tuple(requests), sentence=sentence, expected=f"{count} pods are evicted."
