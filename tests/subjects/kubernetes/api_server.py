@@ -17,7 +17,13 @@ from operator_sre.subjects.kubernetes.resources import WATCHED, Resource
 
 Object = dict[str, Any]
 _PATHS = {resource.path(): resource.kind for resource in WATCHED}
-_PLURALS = {resource.plural: resource for resource in WATCHED}
+# What is not watched and can be made.
+_HOOKS = Resource(
+    *("validatingwebhookconfiguration", "validatingwebhookconfigurations"),
+    *("admissionregistration.k8s.io", "v1"),
+    namespaced=False,
+)
+_PLURALS = {resource.plural: resource for resource in (*WATCHED, _HOOKS)}
 _KEPT = 10_000
 
 
@@ -245,11 +251,20 @@ class ApiServer:
         if change.method == "DELETE":
             gone = self._find(kind, (namespace, name))
             _check_preconditions(gone, change.body)
-            if not change.dry:
+            if not change.dry and not gone["metadata"].get("finalizers"):
                 self.delete(kind, name, namespace)
             return {}
         if change.content == "application/apply-patch+yaml":
+            known = self.objects.get(kind, {}).get((namespace, name), {})
+            made = _merge(known, change.body) if known else json.loads(json.dumps(change.body))
+        elif change.content.endswith("merge-patch+json"):
+            made = _merge(self._find(kind, (namespace, name)), change.body)
+        elif change.method == "PUT":
+            now = self._find(kind, (namespace, name))["metadata"]
             made = json.loads(json.dumps(change.body))
+            if made["metadata"]["resourceVersion"] != now["resourceVersion"]:
+                raise Refusal(409, "the object has been modified")
+            made["metadata"]["uid"] = now["uid"]
         else:
             assert change.content == "application/json-patch+json", change.content
             made = json.loads(json.dumps(self._find(kind, (namespace, name))))
@@ -335,6 +350,22 @@ def _patch(item: Any, operation: Mapping[str, Any]) -> None:
         item.insert(key, operation["value"])
     else:
         item[key] = operation["value"]
+
+
+def _merge(now: Any, patch: Any) -> Any:
+    """A strategic merge: null removes, and lists of named things are merged by their names."""
+    if isinstance(patch, dict):
+        made = dict(now) if isinstance(now, dict) else {}
+        for key, value in patch.items():
+            if value is None:
+                made.pop(key, None)
+            else:
+                made[key] = _merge(made.get(key), value)
+        return made
+    if isinstance(patch, list) and all(isinstance(each, dict) and "name" in each for each in patch):
+        kept = {each["name"]: each for each in now or ()}
+        return list({**kept, **{e["name"]: _merge(kept.get(e["name"]), e) for e in patch}}.values())
+    return patch
 
 
 def fill(server: ApiServer, objects: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

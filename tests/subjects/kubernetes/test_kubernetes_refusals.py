@@ -55,9 +55,36 @@ def _lonely(server: ApiServer) -> None:
         server.delete("node", name)
 
 
+def _complete(server: ApiServer) -> None:
+    """The present revision was rolled out long ago: it has worked."""
+    condition = {
+        "type": "Progressing",
+        "status": "True",
+        "reason": "NewReplicaSetAvailable",
+        "lastUpdateTime": at(0),
+    }
+    server.objects["deployment"][NAMESPACE, "web"]["status"] = {"conditions": [condition]}
+
+
+def _other_data(server: ApiServer) -> None:
+    """The earlier revision has another volume."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "old"}}
+    pods = server.objects["replicaset"][NAMESPACE, "web-h1"]["spec"]["template"]["spec"]
+    pods["volumes"] = [volume]
+
+
+def _drained(server: ApiServer) -> None:
+    server.objects["node"]["", "node-a"]["spec"]["unschedulable"] = True
+    server.delete("pod", "web-2", NAMESPACE)
+
+
 REFUSED: tuple[tuple[str, str, Mapping[str, Argument], Mutate | None, str], ...] = (
     ("undo_rollout", WEB, {}, _no_good_revision, "known to have worked"),
     ("undo_rollout", WEB, {"revision": 9}, None, "no revision 9"),
+    ("undo_rollout", WEB, {}, _complete, "something else has changed"),
+    ("undo_rollout", WEB, {}, _other_data, "which data is right"),
+    ("undo_rollout", WEB, {"revision": 1}, _other_data, "which data is right"),
+    ("drain_node", "node/node-a", {}, _drained, "no pod has to leave"),
     (
         "undo_rollout",
         WEB,

@@ -344,6 +344,9 @@ class _Cluster:
                 kind, name = str(step.item["kind"]).lower(), step.item["metadata"]["name"]
                 if await self.read(kind, name) is not None:
                     return f"{kind} {name} is there"
+            elif isinstance(step, Delete) and step.kind in _SAMPLE:
+                if await self.read(step.kind, step.name) is None:
+                    return f"{step.kind} {step.name} is missing"
             elif isinstance(step, Patch):
                 now = await self.read(step.kind, step.name, step.namespace)
                 if now is not None and _has(now, step.body):
