@@ -248,6 +248,13 @@ class ApiServer:
             if not change.dry:
                 self.put(kind, made)
             return dict(made)
+        if change.method == "DELETE" and not name:
+            _, _, app = change.query["labelSelector"].partition("=")
+            for place, own in list(self.objects.get(kind, {})):
+                labels = self.objects[kind][place, own]["metadata"].get("labels") or {}
+                if place == namespace and labels.get("app") == app:
+                    self.delete(kind, own, place)
+            return {}
         if change.method == "DELETE":
             gone = self._find(kind, (namespace, name))
             _check_preconditions(gone, change.body)

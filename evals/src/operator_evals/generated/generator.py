@@ -177,7 +177,8 @@ def _arguments(surface: Surface, part: Part, kind: Kind, chance: random.Random) 
             return {"signal": name, "child": child}
         case Kind.SETTING:
             setting = chance.choice(part.settings)
-            live = setting.live and chance.random() < 0.5
+            # Without a file with its settings, a value can only be changed at run time.
+            live = setting.live and (not part.config or chance.random() < 0.5)
             value = mutate(setting, chance)
             return {"name": setting.name, "value": value, "when": "now" if live else "restart"}
         case Kind.ADMIN:
