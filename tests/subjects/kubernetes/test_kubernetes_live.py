@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import pytest
@@ -11,6 +12,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.monitor import findings_of
+from operator_sre.subjects.kubernetes.connection import Api
 from operator_sre.subjects.kubernetes.subject import KubernetesCluster
 from tests.subjects.kubernetes.api_server import fill
 from tests.subjects.kubernetes.live_objects import (
@@ -37,6 +39,16 @@ from tests.subjects.kubernetes.watching import (
 )
 
 pytestmark = pytest.mark.asyncio
+
+
+class Seconds(SystemClock):
+    """A clock that shows what it is told."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        """The time that was set."""
+        return self.now_s
 
 
 async def test_a_healthy_cluster_has_no_broken_invariant() -> None:
@@ -414,3 +426,32 @@ async def test_calls_that_failed_while_the_pods_started_say_nothing_of_a_port() 
     server.logs["page-5d8f9c7b6d-00000/current"] = "error: orders: connection refused\n" * 3
     async with watching(server) as subject:
         assert broken(subject, await subject.observe()) == set()
+
+
+async def test_a_slow_check_is_followed_by_one_that_finds_what_lasts() -> None:
+    clock = Seconds()
+    subject = KubernetesCluster(SubjectSettings("c", plugin_targets, clock, TIMEOUT_S, {}))
+
+    async def check(begins: float, ends: float) -> bool:
+        """Observe, and whether another check is to follow at once."""
+        clock.now_s = begins
+        with contextlib.suppress(RuntimeError):
+            await subject.observe()
+        clock.now_s = ends
+        waiting = asyncio.ensure_future(subject.wait_change())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        follows = waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return follows
+
+    def unable(kubeconfig: str, context: str) -> Api:
+        raise RuntimeError("there is no cluster")
+
+    subject._connect = unable
+    assert not await check(50.0, 51.0)
+    clock.now_s = 100.0
+    subject._note_change()
+    assert await check(101.0, 112.0), "what breaks only when it lasts was not seen yet"
+    assert not await check(112.0, 113.0)

@@ -105,7 +105,7 @@ class KubernetesCluster(BaseSubject):
         self._parts: tuple[Target, ...] = ()
         self._word = asyncio.Event()
         self._stirred = asyncio.Event()
-        self._stirred_at = -math.inf
+        self._stirred_at = self._checked_at = -math.inf
         self._found: set[tuple[str, str, str, str]] = set()
         self._leads: dict[str, tuple[str, float]] = {}
 
@@ -121,6 +121,7 @@ class KubernetesCluster(BaseSubject):
 
     async def observe(self) -> Observation:
         """What is wrong in the store, once it is filled; the cluster alone while it is not."""
+        self._checked_at = self.settings.clock.monotonic()
         given = self._list_given()
         if not given:
             raise ObservationError(f"{self.name!r} has no targets.")
@@ -165,8 +166,9 @@ class KubernetesCluster(BaseSubject):
         """Wait until an object changes that can be broken.
 
         For some seconds after a change each check may find more: what is broken only when it lasts.
+        However long checks take, one of them begins after these seconds.
         """
-        if self.settings.clock.monotonic() - self._stirred_at >= FOLLOW_S:
+        if self._checked_at >= self._stirred_at + FOLLOW_S:
             self._stirred.clear()
             await self._stirred.wait()
 
