@@ -61,7 +61,7 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> Maker:
     """Where rigs come from."""
     found = Maker()
     monkeypatch.setattr(rig_pool, "raise_rig", found.raise_rig)
-    monkeypatch.setattr(rig_pool.faults, "broken", lambda rig: rig.broken)
+    monkeypatch.setattr("operator_lab.faults.broken", lambda rig: rig.broken)
     return found
 
 

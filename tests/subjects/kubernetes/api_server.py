@@ -272,6 +272,8 @@ class ApiServer:
             if made["metadata"]["resourceVersion"] != now["resourceVersion"]:
                 raise Refusal(409, "the object has been modified")
             made["metadata"]["uid"] = now["uid"]
+            if made["metadata"].get("managedFields") == [{}]:
+                del made["metadata"]["managedFields"]
         else:
             assert change.content == "application/json-patch+json", change.content
             made = json.loads(json.dumps(self._find(kind, (namespace, name))))

@@ -119,7 +119,7 @@ async def test_a_lost_order_is_counted_and_an_unknown_one_is_not(tmp_path: Path)
         assert await depot.put("two")
         assert await depot.find_lost(["one", "two"]) == frozenset()
         made.orders["kept"].discard("two")
-        assert await depot.find_lost(["one", "two"]) == {"two"}
+        assert await depot.find_lost(["one", "two"]) == frozenset({"two"})
         made.serves = False
         assert not await depot.put("three")
         assert await depot.find_lost(["one", "two"]) is None

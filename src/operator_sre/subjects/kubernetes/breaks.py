@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ MANAGER = "kubectl-patch"
 REVISION = "deployment.kubernetes.io/revision"
 SETTLED_S_MAX = 60.0
 POLL_S = 0.5
+TRIES_MAX = 5
+NUDGE = "operator-lab/tried-at"
 # What of the sample is noted before a fault, and put back after it.
 _SAMPLE = ("configmap", "deployment", "service")
 _HOOK = "validatingwebhookconfiguration"
@@ -142,7 +144,7 @@ class Break:
     steps: tuple[Step, ...]
     end: CorrectOutcome = CorrectOutcome.MITIGATED
     needs_pods: bool = True
-    kind: str = field(init=False, default="load")
+    kind: str = field(init=False, default="load")  # the customers
 
 
 class _Cluster:
@@ -281,33 +283,46 @@ class _Cluster:
             if isinstance(step, Create):
                 await self.remove(step.item)
         for text in notes.values():
-            item = json.loads(text)
-            kind, metadata = item.pop("kind"), item["metadata"]
-            namespace, name = str(metadata.get("namespace") or ""), metadata["name"]
-            now = await self.read(kind, name, namespace)
-            if now is None:
-                await self.change("POST", _RESOURCES[kind].path(namespace), item)
-                continue
-            if _plain({**now, "kind": kind}) == json.loads(text):
-                continue
-            there = now["metadata"].get("annotations") or {}
-            # What the cluster itself notes stays.
-            notes = (
-                there
-                if kind == "node"
-                else {REVISION: there[REVISION]}
-                if REVISION in there
-                else {}
-            )
-            body = {
-                **item,
-                "metadata": {
-                    **metadata,
-                    "resourceVersion": now["metadata"]["resourceVersion"],
-                    "annotations": {**(metadata.get("annotations") or {}), **notes},
-                },
-            }
-            await self.change("PUT", f"{_RESOURCES[kind].path(namespace)}/{name}", body)
+            for left in reversed(range(TRIES_MAX)):
+                try:
+                    await self._restore(json.loads(text))
+                    break
+                except StatusError as problem:
+                    # A controller has written a status in between.
+                    if problem.status != 409 or not left:
+                        raise
+        # A controller that was refused often waits for minutes until it tries again.
+        for item in await self.list("replicaset"):
+            wanted = item["spec"].get("replicas", 1)
+            if (item.get("status") or {}).get("readyReplicas", 0) < wanted:
+                note = {"metadata": {"annotations": {NUDGE: item["metadata"]["resourceVersion"]}}}
+                path = f"{_RESOURCES['replicaset'].path(NAMESPACE)}/{item['metadata']['name']}"
+                with contextlib.suppress(StatusError):
+                    await self.change("PATCH", path, note, content=STRATEGIC)
+
+    async def _restore(self, item: Object) -> None:
+        """Make an object what it was, as if nobody else had ever changed it."""
+        kind, metadata = item["kind"], item["metadata"]
+        namespace, name = str(metadata.get("namespace") or ""), metadata["name"]
+        now = await self.read(kind, name, namespace)
+        if now is not None and _plain({**now, "kind": kind}) == item:
+            return
+        body = {key: value for key, value in item.items() if key != "kind"}
+        if now is None:
+            await self.change("POST", _RESOURCES[kind].path(namespace), body)
+            return
+        there = now["metadata"].get("annotations") or {}
+        # What the cluster itself notes stays.
+        own = there if kind == "node" else [key for key in there if key == REVISION]
+        notes = {key: there[key] for key in own}
+        body["metadata"] = {
+            **metadata,
+            "resourceVersion": now["metadata"]["resourceVersion"],
+            "annotations": {**(metadata.get("annotations") or {}), **notes},
+            # One empty entry removes who owns which field.
+            "managedFields": [{}],
+        }
+        await self.change("PUT", f"{_RESOURCES[kind].path(namespace)}/{name}", body)
 
     async def remove(self, item: Object) -> None:
         """Delete an object that was created, whatever keeps it."""
@@ -385,10 +400,8 @@ def fault(row: Break) -> Fault:
             return "it needs pods that run, and the nodes of this rig are simulated"
         return ""
 
-    return Fault(
-        *(row.name, row.sentence, row.kind, row.breaks),
-        *(inject, heal, oracle, row.end, unavailable),
-    )
+    named = (row.name, row.sentence, row.kind, row.breaks)
+    return Fault(*named, inject, heal, oracle, row.end, unavailable)
 
 
 def control(row: Break) -> Fault:
@@ -400,11 +413,7 @@ def control(row: Break) -> Fault:
             await cluster.settle()
             return await cluster.find_unready() or await cluster.shop.serves()
 
-    return Fault(
-        *(made.name, made.sentence, made.kind, made.breaks, made.inject, made.heal),
-        oracle,
-        unavailable=made.unavailable,
-    )
+    return replace(made, oracle=oracle)
 
 
 @contextlib.asynccontextmanager

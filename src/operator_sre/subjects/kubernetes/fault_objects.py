@@ -58,9 +58,9 @@ def rollout_row(
     """A change of a pod template that does not work."""
     steps = (*more, template(app, container, **pod))
     truths = (f"{cause}@shop/deployment/{app}",)
-    breaks = (invariant, "pods_ready", "rollouts_complete", "services_backed")
     # A container that cannot run is often also one that is not ready.
-    breaks = tuple(dict.fromkeys((*breaks, "containers_run", "containers_start")))
+    others = ("pods_ready", "rollouts_complete", "services_backed", "containers_run")
+    breaks = tuple(dict.fromkeys((invariant, *others, "containers_start")))
     return Break(name, sentence, breaks, truths, steps, end, needs_pods)
 
 

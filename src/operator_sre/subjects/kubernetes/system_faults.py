@@ -175,12 +175,15 @@ STORAGE = (
         "mount_failed",
         "A rollout mounts a directory that its node does not have.",
         *("volumes_mounted", "mount_failed"),
+        # A volume that no container mounts is ignored.
+        {"volumeMounts": [{"name": "cache", "mountPath": "/cache"}]},
         volumes=[{"name": "cache", "hostPath": {"path": "/nowhere", "type": "Directory"}}],
     ),
     rollout_row(
         "volume_configmap_missing",
         "A rollout mounts a ConfigMap that does not exist.",
         *("volumes_mounted", "configmap_missing"),
+        {"volumeMounts": [{"name": "pages", "mountPath": "/pages"}]},
         volumes=[{"name": "pages", "configMap": {"name": "pages"}}],
     ),
     claim_row(
