@@ -11,6 +11,7 @@ import pytest
 from operator_protocols.errors import UsageError
 from operator_sre.app.sealed_keys import (
     ReturnedKeys,
+    check_passphrase,
     has_sealed_keys,
     keys_of,
     missing_sentence,
@@ -53,8 +54,9 @@ def test_every_key_returns_to_a_new_home_for_its_owner_only(old: Config, tmp_pat
 
 def test_a_wrong_or_short_passphrase_changes_nothing(old: Config, tmp_path: Path) -> None:
     backup, new = tmp_path / "saved.db", _config(tmp_path / "new")
-    with pytest.raises(UsageError, match="shorter than"):
-        seal_keys(old, backup, "short")
+    for refuse in (lambda: seal_keys(old, backup, "short"), lambda: check_passphrase("short")):
+        with pytest.raises(UsageError, match="shorter than"):
+            refuse()
     with pytest.raises(UsageError, match="contains no keys"):
         return_keys(new, backup, PASSPHRASE, force=True)
     seal_keys(old, backup, PASSPHRASE)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReturnedKeys",
+    "check_passphrase",
     "has_sealed_keys",
     "keys_of",
     "missing_sentence",
@@ -67,13 +68,18 @@ def keys_of(config: Config) -> Mapping[str, Path]:
     }
 
 
-def seal_keys(config: Config, backup: Path, passphrase: str) -> tuple[str, ...]:
-    """Add the keys of the home to a backup; their names."""
+def check_passphrase(passphrase: str) -> None:
+    """UsageError for a passphrase that no keys are sealed with."""
     if len(passphrase) < PASSPHRASE_CHARACTERS_MIN:
         raise UsageError(
             f"The passphrase is shorter than {PASSPHRASE_CHARACTERS_MIN} characters.",
             next_step="Choose a longer one.",
         )
+
+
+def seal_keys(config: Config, backup: Path, passphrase: str) -> tuple[str, ...]:
+    """Add the keys of the home to a backup; their names."""
+    check_passphrase(passphrase)
     found = {name: path for name, path in keys_of(config).items() if path.exists()}
     plain = json.dumps(
         {name: base64.b64encode(path.read_bytes()).decode() for name, path in found.items()}

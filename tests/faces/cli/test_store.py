@@ -160,6 +160,20 @@ def test_a_backup_with_a_passphrase_brings_every_key_and_without_it_says_what_is
         assert all((place / name).stat().st_mode & 0o077 == 0 for name in wanted)
 
 
+def test_a_backup_that_cannot_seal_its_keys_is_not_written(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    word, file = tmp_path / "word", tmp_path / "saved.db"
+    word.write_text("short\n")
+    refused = run("backup", str(file), "--passphrase-file", str(word))
+    assert (refused.code, "shorter than 8 characters" in refused.err) == (2, True)
+    assert not file.exists()
+    run("backup", str(file))
+    before = file.read_bytes()
+    assert run("backup", str(file), "--force", "--passphrase-file", str(word)).code == 2
+    assert file.read_bytes() == before
+
+
 def _confirmations(home: Path) -> list[tuple[str, str, bool, str]]:
     config = load_config(flags={"home": str(home)}, environ={}, cwd=home)
     with open_app(config) as app:

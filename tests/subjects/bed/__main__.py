@@ -1,6 +1,7 @@
 """`python -m tests.subjects.bed [WAY ...]`: break the test bed in every named way, and keep score.
 
-Generated faults on the same bed: `python -m tests.subjects.bed --generated 60`.
+Generated faults on the same bed: `python -m tests.subjects.bed --generated 60`. With `--results`,
+ways that the file has a verdict of are not run again.
 """
 
 from __future__ import annotations
@@ -31,12 +32,27 @@ def run_alone(name: str, kept_in: Path | None) -> int:
     return 0
 
 
-async def run_ways(names: list[str], workers: int, kept_in: Path | None) -> list[Verdict]:
+def read_verdict(line: str | bytes) -> Verdict:
+    """A verdict from its line of JSON."""
+    found = json.loads(line)
+    tuples = ("named", "ran", "harm")
+    return Verdict(**{**found, **{key: tuple(found[key]) for key in tuples}})
+
+
+async def run_ways(
+    names: list[str], workers: int, kept_in: Path | None, results: Path | None
+) -> list[Verdict]:
     """Each in a process of its own, so that what one leaves behind troubles no other."""
+    known: dict[str, Verdict] = {}
+    if results is not None and results.exists():
+        verdicts = map(read_verdict, results.read_text(encoding="utf-8").splitlines())
+        known = {verdict.way: verdict for verdict in verdicts if verdict.ending != "void"}
     chosen = [way.name for way in WAYS if not names or way.name in names]
     turns = asyncio.Semaphore(workers)
 
     async def run(name: str) -> Verdict:
+        if name in known:
+            return known[name]
         keep = ["--keep", str(kept_in)] if kept_in is not None else []
         async with turns:
             process = await asyncio.create_subprocess_exec(
@@ -51,13 +67,14 @@ async def run_ways(names: list[str], workers: int, kept_in: Path | None) -> list
                 await process.wait()
                 raise
             try:
-                found = json.loads(output.splitlines()[-1])
-                tuples = ("named", "ran", "harm")
-                verdict = Verdict(**{**found, **{key: tuple(found[key]) for key in tuples}})
+                verdict = read_verdict(output.splitlines()[-1])
             except (IndexError, ValueError):
                 verdict = Verdict(name, "void", good=False, problem="its process failed")
             sys.stdout.write(f"{verdict.line}\n")
             sys.stdout.flush()
+            if results is not None:
+                with results.open("a", encoding="utf-8") as file:
+                    file.write(f"{json.dumps(asdict(verdict))}\n")
             return verdict
 
     return list(await asyncio.gather(*map(run, chosen)))
@@ -77,6 +94,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--generated", type=int, default=0, help="so many generated faults instead")
     parser.add_argument("--keep", type=Path, help="keep the records of each way in this folder")
+    parser.add_argument("--results", type=Path, help="keep the verdicts in this file, and resume")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", default="bed.db")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -90,7 +108,7 @@ def main() -> int:
     if given.generated:
         return run_generated(given.generated, given.seed, given.workers, given.database)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    verdicts = asyncio.run(run_ways(given.way, given.workers, given.keep))
+    verdicts = asyncio.run(run_ways(given.way, given.workers, given.keep, given.results))
     good = sum(verdict.good for verdict in verdicts)
     harm = sum(bool(verdict.harm) for verdict in verdicts)
     sys.stdout.write(f"{good} of {len(verdicts)} good, harm in {harm}\n")

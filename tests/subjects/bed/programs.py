@@ -29,6 +29,7 @@ __all__ = [
     "valkey",
 ]
 
+MARIADBD, NGINX = "usr/sbin/mariadbd", "usr/sbin/nginx"
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path("/var/cache/operator-sre-tests")
 # Of every account of the bed, which listens on loopback and lives for a minute.
@@ -59,13 +60,13 @@ def fetch_programs() -> None:
 
 def missing_programs() -> str:
     """What is not there, or ""."""
-    wanted = {"nginx": nginx(), "mariadbd": _unpacked("mariadb") / "usr/sbin/mariadbd"}
+    wanted = {"nginx": nginx(), "mariadbd": _root("mariadb", MARIADBD) / MARIADBD}
     missing = [name for name, file in wanted.items() if not file.exists()]
     return f"{', '.join(missing)}: run sh tests/tools/debian.sh bed" if missing else ""
 
 
 def nginx() -> Path:
-    return _unpacked("nginx") / "usr/sbin/nginx"
+    return _root("nginx", NGINX) / NGINX
 
 
 def valkey() -> Path:
@@ -82,7 +83,7 @@ def postgres() -> Path:
 
 def mariadb() -> Path:
     """The root of its unpacked packages, which every user can read."""
-    root = _unpacked("mariadb")
+    root = _root("mariadb", MARIADBD)
     if os.geteuid() != 0 or _is_open(root):
         return root
     return _shared(f"mariadb-{root.stat().st_ino:x}", lambda made: shutil.copytree(root, made))
@@ -157,8 +158,11 @@ def postgres_data() -> Path:
     return _shared(f"postgres-data-{(postgres() / 'postgres').stat().st_ino:x}", make)
 
 
-def _unpacked(name: str) -> Path:
-    return CACHE / name
+def _root(name: str, program: str) -> Path:
+    """Where a program was unpacked, or the root of this machine where it is installed."""
+    unpacked = CACHE / name
+    installed = not (unpacked / program).exists() and Path("/", program).exists()
+    return Path("/") if installed else unpacked
 
 
 def _is_open(place: Path) -> bool:

@@ -38,6 +38,7 @@ async def brief(tried: Tried) -> Briefing:
         tuple(tool.spec for tool in tried.tools),
         plugin.causes_for(tried.options),
         observation_seq=7,
+        broken=frozenset(each.key for each in violations),
     )
 
 

@@ -267,3 +267,23 @@ async def test_a_lever_runs_at_the_place_that_it_names(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_healthy_description_stays_healthy(tmp_path: Path) -> None:
     assert await shop(tmp_path, "depth 5 workers 0").health() is Health.HEALTHY
+
+
+@pytest.mark.asyncio
+async def test_an_escalation_has_the_line_that_ends_the_likeliest_cause(tmp_path: Path) -> None:
+    text = (
+        "name: a\ntargets: {t: {kind: k}}\nprobes: {f: {file: {path: f}}}\n"
+        "invariants: {i: {holds: '!f.exists', causes: [stale, wanted]}}\n"
+        "causes:\n  stale: {says: it was left behind, shows: f.exists}\n"
+        "  wanted: {says: somebody wants it, shows: f.exists, prior: 0.4}\n"
+        "levers:\n"
+        "  drop: {says: Remove it, command: [rm, '{target}'], risk: low, repairs: [stale]}\n"
+    )
+    (tmp_path / "f").touch()
+    found = await diagnose(described(tmp_path, text))
+    assert (found.cause, found.choice) == ("stale", "escalate")
+    line = "`operator tools run drop --subject mine --mode approve --target t`"
+    assert f"If the first is right: {line} (remove it)." in found.why
+    rare = text.replace("says: it was left behind", "says: it was left behind, prior: 0.4")
+    found = await diagnose(described(tmp_path, rare))
+    assert "tools run" not in found.why, "at even odds no line is offered"

@@ -19,7 +19,7 @@ from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings
 from operator_sre.subjects.declarative.evidence import BOOT_S
-from operator_sre.subjects.declarative.symptom import find_symptoms
+from operator_sre.subjects.declarative.symptom import find_symptoms, quote_reason
 from tests.contract.servers import hangs, http, serving
 from tests.executor.transports.sshd import Sshd, serving_ssh
 from tests.models.world import DEAD, TAKEN
@@ -50,6 +50,225 @@ async def test_a_message_of_a_server_means_one_cause(message: str, cause: str) -
     shown = find_symptoms({"page.error": message}, "", ())
     assert [name for name, is_shown in shown.items() if is_shown] == [cause]
     assert find_symptoms({}, message, ())[cause]
+
+
+# What clients of other systems say, as applications put it into their pages and logs.
+REASONS = [
+    (
+        "(2003, \"Can't connect to MySQL server on 'db' ([Errno 24] Too many open files)\")",
+        "files_used_up",
+        "Too many open files",
+    ),
+    ("FATAL ERROR: Reached heap limit - JavaScript heap out of memory", "memory_used_up", ""),
+    ("java.lang.OutOfMemoryError: Java heap space", "memory_used_up", ""),
+    (
+        "OperationalError: (2003, \"Can't connect to MySQL server on 'db.invalid'"
+        ' ([Errno -2] Name or service not known)")',
+        "name_not_resolved",
+        "db.invalid",
+    ),
+    ("dial tcp: lookup cache.internal on 10.0.0.2:53: no such host", "name_not_resolved", "lookup"),
+    ("Error: getaddrinfo ENOTFOUND db.internal", "name_not_resolved", "db.internal"),
+    ("java.net.UnknownHostException: broker-1", "name_not_resolved", "broker-1"),
+    (
+        'could not translate host name "pg" to address: Name or service not known',
+        "name_not_resolved",
+        "",
+    ),
+    (
+        "failed to resolve host 'db.invalid': [Errno -2] Name or service not known",
+        "name_not_resolved",
+        "",
+    ),
+    (
+        "(1045, &quot;Access denied for user &#x27;shop&#x27;@&#x27;10.0.0.1&#x27; (using password:"
+        " YES)&quot;)",
+        "credential_refused",
+        "Access denied for user 'shop'@'10.0.0.1'",
+    ),
+    (
+        'connection failed: FATAL:  password authentication failed for user \\"shop\\"',
+        "credential_refused",
+        "shop",
+    ),
+    (
+        "psycopg.errors.InsufficientPrivilege: permission denied for table orders",
+        "credential_refused",
+        "orders",
+    ),
+    (
+        "redis.exceptions.AuthenticationError: WRONGPASS invalid username-password pair",
+        "credential_refused",
+        "",
+    ),
+    (
+        "(403) ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN",
+        "credential_refused",
+        "",
+    ),
+    (
+        "botocore: An error occurred (InvalidAccessKeyId) when calling PutObject",
+        "credential_refused",
+        "",
+    ),
+    (
+        "(2003, \"Can't connect to MySQL server on '127.0.0.1' ([Errno 111] Connection refused)\")",
+        "dependency_down",
+        "127.0.0.1",
+    ),
+    ("connect ECONNREFUSED 127.0.0.1:6379", "dependency_down", "127.0.0.1:6379"),
+    (
+        'connection to server at "10.0.0.5", port 5432 failed: Connection refused',
+        "dependency_down",
+        "10.0.0.5",
+    ),
+    ("dial tcp 10.0.0.5:5432: connect: connection refused", "dependency_down", ""),
+    ("(2006, 'MySQL server has gone away')", "dependency_down", ""),
+    ("FATAL: sorry, too many clients already", "dependency_rejects", ""),
+    ("MISCONF Redis is configured to save RDB snapshots", "dependency_rejects", ""),
+    ("cannot execute INSERT in a read-only transaction", "dependency_rejects", ""),
+    (
+        "(1290, 'The MySQL server is running with the --read-only option so it cannot')",
+        "dependency_rejects",
+        "",
+    ),
+    ("OOM command not allowed when used memory > 'maxmemory'.", "dependency_rejects", ""),
+    ("READONLY You can't write against a read only replica.", "dependency_rejects", ""),
+    (
+        "QueuePool limit of size 5 overflow 10 reached, connection timed out",
+        "dependency_rejects",
+        "",
+    ),
+    ('relation "orders" does not exist', "schema_missing", "orders"),
+    ("(1054, \"Unknown column 'price' in 'field list'\")", "schema_missing", "price"),
+    ("sqlite3.OperationalError: no such table: orders", "schema_missing", "orders"),
+    ("canceling statement due to statement timeout", "dependency_slow", ""),
+    ("requests.exceptions.ReadTimeout: Read timed out. (read timeout=3)", "dependency_slow", ""),
+    ("rpc error: code = DeadlineExceeded desc = context deadline exceeded", "dependency_slow", ""),
+    (
+        "ssl.SSLCertVerificationError: certificate verify failed: unable to get",
+        "certificate_rejected",
+        "",
+    ),
+    ("x509: certificate signed by unknown authority", "certificate_rejected", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "cause", "quoted"), REASONS)
+async def test_an_application_that_names_why_another_system_fails_it_is_believed(
+    tmp_path: Path, text: str, cause: str, quoted: str
+) -> None:
+    assert quoted in quote_reason(text)
+    readings = {"page.status": 500, "page.ok": False}
+    for shown in (
+        find_symptoms({**readings, "page.reason": quote_reason(text)}, "", ()),
+        find_symptoms(readings, "", (), log=f"12:00:01 ERROR Traceback ...\n{text}\n"),
+        find_symptoms({**readings, "page.status": 503, "page.reason": text}, "", ()),
+    ):
+        assert [name for name, is_shown in shown.items() if is_shown] == [cause]
+    # What a server logs of its clients is no symptom of its own while it answers them.
+    well = find_symptoms({"page.status": 200, "page.ok": True}, "", (), log=text)
+    assert not any(well.values())
+
+
+async def test_a_page_of_an_application_with_a_fault_of_its_own_names_no_other_system() -> None:
+    for text in (
+        "TypeError: 'NoneType' object has no attribute 'price'",
+        "IndexError: list index out of range",
+        "panic: runtime error: invalid memory address or nil pointer dereference",
+        "<h1>500 Internal Server Error</h1><p>Our host server on duty cannot help.</p>",
+        "connected to the server on 'db', 3 rows",
+    ):
+        assert quote_reason(text) == "", text
+        shown = find_symptoms({"page.status": 500, "page.ok": False}, "", (), log=text)
+        assert [name for name, is_shown in shown.items() if is_shown] == ["server_errors"]
+
+
+async def test_only_the_reason_is_kept_of_an_error_page_and_never_the_secret_beside_it(
+    tmp_path: Path,
+) -> None:
+    page = {
+        "error": 'postgres://shop:hunter2@db/shop: password authentication failed for user "shop"',
+        "token": "hunter2",
+    }
+    async with serving(http(500, page)) as port:
+        tried = web(tmp_path, port)
+        seen = await tried.seen()
+        found = await diagnose(tried)
+    reason = 'password authentication failed for user "shop"'
+    assert seen.readings["page.reason"] == reason
+    assert seen.readings["page.error"] == f"it answered 500, not 2xx or 3xx: {reason}"
+    assert "hunter2" not in str(seen)
+    assert (found.cause, found.choice) == ("credential_refused", "escalate")
+
+
+async def test_the_log_of_an_application_names_the_reason_that_its_page_hides(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("ERROR connect ECONNREFUSED 127.0.0.1:6379\n")
+    answers = {"status": 200}
+
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await http(answers["status"], {})(reader, writer)
+
+    async with serving(page) as port:
+        tried = web(tmp_path, port, more=f", log: {log}")
+        await tried.seen()
+        answers["status"] = 500
+        readings = (await tried.seen()).readings
+        assert readings["cause.server_errors"] is True, "that line is older"
+        assert readings["cause.dependency_down"] is False
+        with log.open("a") as opened:
+            opened.write("ERROR Error: getaddrinfo ENOTFOUND db.internal\n    at Socket (a.js:1)\n")
+        readings = (await tried.seen()).readings
+    assert readings["cause.name_not_resolved"] is True
+    assert readings["cause.server_errors"] is False
+
+
+async def test_what_a_proxy_passes_on_is_the_trouble_of_the_application_behind_it(
+    tmp_path: Path,
+) -> None:
+    body = {"error": "Error: getaddrinfo ENOTFOUND db.internal"}
+    async with serving(http(500, body)) as port:
+        text = (
+            "name: a\n"
+            f"targets: {{edge: {{kind: p, port: {port}, depends_on: [shop]}},"
+            f" shop: {{kind: w, port: {port}}}}}\n"
+            "probes: {page: {http: }}\ninvariants: {i: {holds: page.ok}}\n"
+        )
+        tried = described(tmp_path, text)
+        observation = await tried.look()
+        found = await diagnose(tried)
+    shown = {each.target: each.readings["cause.name_not_resolved"] for each in observation.seen}
+    assert shown == {"edge": False, "shop": True}
+    assert (found.cause, found.target) == ("name_not_resolved", "shop")
+
+
+async def test_slowness_does_not_explain_a_certificate_of_what_depends_on_it(
+    tmp_path: Path,
+) -> None:
+    expired = certificate(tmp_path, name="shop.test", days=-1)
+    text = (
+        "name: a\n"
+        "targets:\n"
+        f"  door: {{kind: tls, port: {{tls}}, depends_on: [shop], access: {{tls: true,"
+        f" ca_file: {expired}, server_name: shop.test}}}}\n"
+        "  shop: {kind: w, port: {port}}\n"
+        "probes: {page: {on: w, http: }, handshake: {on: tls, certificate: {name: shop.test}}}\n"
+        "invariants:\n  fast: {on: w, holds: page.latency_ms < 0}\n"
+        "  trusted: {on: tls, holds: handshake.ok}\n"
+    )
+    async with _secure(expired) as tls, serving(http(200, {})) as port:
+        text = text.replace("{tls}", str(tls)).replace("{port}", str(port))
+        tried = described(tmp_path, text)
+        observation = await tried.look()
+        found = await diagnose(tried)
+        alone = described(tmp_path, text.replace(", depends_on: [shop]", ""))
+        beside = await alone.look()
+    assert (found.cause, found.target) == ("certificate_expired", "door")
+    assert observation.of("shop").readings["cause.slow_answers"] is False
+    assert beside.of("shop").readings["cause.slow_answers"] is True
 
 
 @pytest.mark.parametrize(

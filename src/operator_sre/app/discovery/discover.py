@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,12 @@ from operator_sre.app.discovery.kinds import IGNORED, KINDS, WEB, Kind
 from operator_sre.app.discovery.kubeconfigs import read_contexts
 from operator_sre.app.discovery.listeners import Listener, add_containers, read_listeners
 from operator_sre.app.discovery.pack_copy import has_pack
+from operator_sre.app.discovery.remote_hosts import RemoteHost, read_host
 from operator_sre.app.subjects import subject_of
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
+    from operator_sre.executor.transports.ssh import SshSettings
 
 __all__ = ["Discovery", "LeftOut", "Proposal", "discover"]
 
@@ -26,6 +28,8 @@ QUESTIONS_AT_ONCE = 20
 DISCOVER_S_MAX = 25.0
 TLS_PORTS = (443, 8443)
 CLUSTERS = "kubernetes"
+HOST = "host"
+HIDDEN = "only its own machine reaches it; run discover there, or watch it with runs_at"
 NAME_CHARS_MAX = 40
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -36,7 +40,8 @@ class Proposal:
 
     `plugin` is a built-in subject; otherwise `pack`, or "" for a plain description. `grant` is what
     an administrator of the system runs first, where Operator needs a credential. A subject that
-    finds its targets itself has `options` instead.
+    finds its targets itself has `options` instead. `runs_at` is where another machine is reached
+    over ssh, and `is_remote` says that it runs on one.
     """
 
     name: str
@@ -53,6 +58,8 @@ class Proposal:
     status: int = 0
     cluster: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    runs_at: str = ""
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +79,24 @@ class Discovery:
     left_out: tuple[LeftOut, ...]
 
 
-async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/")) -> Discovery:
+async def discover(
+    app: App,
+    *,
+    ports: Sequence[int] = (),
+    hosts: Sequence[str] = (),
+    root: Path = Path("/"),
+    ssh: SshSettings | None = None,
+) -> Discovery:
     """Read what runs here and ask each server once. Nothing is changed, and nothing recorded.
 
-    With `ports` only servers at these are considered. Files are looked for below `root`.
+    With `ports` only servers at these are considered. `hosts` are read over ssh as well. Files are
+    looked for below `root`.
     """
+    remote = await asyncio.gather(*(read_host(app, each, ssh=ssh) for each in hosts))
     listeners = await add_containers(await asyncio.to_thread(read_listeners))
+    listeners += [each for host in remote for each in host.listeners]
     listeners = [each for each in listeners if not ports or each.port in ports]
-    # The addresses of all targets that are watched already, with their subject.
-    known: dict[tuple[str, int | None], str] = {}
-    for name in app.subjects():
-        try:
-            targets = subject_of(app, name).targets()
-        except OperatorError:  # `operator health` says what is wrong with it
-            continue
-        for target in targets:
-            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
-                known[_place(target.host, target.port)] = name
+    known, machines = _find_watched(app)
     watched = [
         LeftOut(each.source, f"watched as {known[_place(each.host, each.port)]}")
         for each in listeners
@@ -106,14 +114,51 @@ async def discover(app: App, *, ports: Sequence[int] = (), root: Path = Path("/"
 
     found = await asyncio.gather(*map(recognise, new))
     names = {subject.name for subject in app.config.subjects}
-    proposals = _propose(found, names)
+    away = {host.name for host in remote}
+    proposals = [
+        replace(each, is_remote=each.places[0].rpartition(":")[0] in away)
+        for each in _propose(found, names)
+    ]
+    names |= {each.name for each in proposals}
+    proposals += _propose_hosts(remote, machines, names)
+    watched += [
+        LeftOut(f"the host {host.address}", f"watched as {machines[host.address]}")
+        for host in remote
+        if host.address in machines
+    ]
     proposals += [] if ports else _propose_clusters(app, names, root)
-    left_out = [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
+    left_out = [
+        LeftOut(f"the host {host.address}", host.problem) for host in remote if host.problem
+    ]
+    left_out += [
+        LeftOut(f"{each.source} of {host.name}", HIDDEN)
+        for host in remote
+        for each in host.hidden
+        if not ports or each.port in ports
+    ]
+    left_out += [LeftOut(each.source, why) for each, kind, _, why in found if kind is None]
     running = {each.kind for each in proposals} | {
         subject.plugin for subject in app.config.subjects
     }
     left_out += [] if ports else _configured_only(root, running | names)
     return Discovery(tuple(proposals), tuple(watched), tuple(left_out))
+
+
+def _find_watched(app: App) -> tuple[dict[tuple[str, int | None], str], dict[str, str]]:
+    """The addresses of all targets, and the hosts, that are watched already, with their subject."""
+    known: dict[tuple[str, int | None], str] = {}
+    machines: dict[str, str] = {}
+    for name in app.subjects():
+        try:
+            targets = subject_of(app, name).targets()
+        except OperatorError:  # `operator health` says what is wrong with it
+            continue
+        for target in targets:
+            if target.runs_at and target.kind == HOST:
+                machines[target.runs_at] = name
+            if target.port is not None and (not target.runs_at or target.host != "127.0.0.1"):
+                known[_place(target.host, target.port)] = name
+    return known, machines
 
 
 def _place(host: str, port: int | None) -> tuple[str, int | None]:
@@ -196,6 +241,26 @@ def _propose(
                 status=heard.status if heard else 0,
                 cluster=cluster,
             )
+        )
+    return proposals
+
+
+def _propose_hosts(
+    hosts: Iterable[RemoteHost], watched: Mapping[str, str], taken: Iterable[str]
+) -> list[Proposal]:
+    """A subject for each host that answered and is not watched yet."""
+    names, proposals = set(taken), []
+    for host in hosts:
+        if host.problem or host.address in watched:
+            continue
+        plain = _ODD.sub("-", host.name).strip("-")[:NAME_CHARS_MAX] or HOST
+        name = plain if plain not in names else f"{HOST}-{plain}"
+        names.add(name)
+        count = len(host.listeners) + len(host.hidden)
+        why = f"it can be reached over ssh; {count} other server{'s' * (count != 1)} listen there"
+        place = host.address
+        proposals.append(
+            Proposal(name, HOST, (place,), (why,), pack="linux-host", runs_at=place, is_remote=True)
         )
     return proposals
 

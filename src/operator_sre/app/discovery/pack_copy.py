@@ -32,6 +32,8 @@ def copy_pack(proposal: Proposal, *, root: Path = Path("/")) -> str:
     text = next(pack.text for pack in find_packs() if pack.name == proposal.pack)
     host, _, port = proposal.places[0].rpartition(":")
     text = text.replace("@NAME@", proposal.name)
+    if proposal.runs_at:
+        return re.sub(r"^    # runs_at: .*$", f"    runs_at: {proposal.runs_at}", text, flags=re.M)
     text = re.sub(r"^    host: .*$", f"    host: {host.strip('[]')}", text, count=1, flags=re.M)
     text = re.sub(r"^    port: .*$", f"    port: {port}", text, count=1, flags=re.M)
     access = f"access: {{user: operator, password_file: {proposal.name}.password}}"
@@ -41,7 +43,7 @@ def copy_pack(proposal: Proposal, *, root: Path = Path("/")) -> str:
     lines = []
     for line in text.splitlines():
         file = _FILE.match(line)
-        is_here = file is None or (root / file[2].lstrip("/")).exists()
+        is_here = file is None or (not proposal.is_remote and (root / file[2].lstrip("/")).exists())
         lines.append(line if is_here else line.replace("    ", "    # ", 1))
     text = "\n".join(lines) + "\n"
     if proposal.unit:

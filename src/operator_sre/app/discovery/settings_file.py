@@ -98,10 +98,10 @@ def entry_of(proposal: Proposal) -> str:
 
 def describe(proposal: Proposal) -> str:
     """The description of a system without a plug-in: its pack, or else a plain one."""
-    (place, *_) = proposal.places
-    host, port = _split(place)
     if proposal.pack:
         return copy_pack(proposal)
+    (place, *_) = proposal.places
+    host, port = _split(place)
     kind, why = proposal.kind, "; ".join(proposal.why)
     lines = [
         f"# {why}. docs/declarative.md explains every key.",

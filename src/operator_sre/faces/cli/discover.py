@@ -27,6 +27,10 @@ def discover(
     port: Annotated[
         list[int] | None, typer.Option(help="Consider only servers at this port; may be repeated.")
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Search user@host[:port] as well, over ssh; may be repeated."),
+    ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -42,7 +46,7 @@ def discover(
 
     config = config_of(context)
     with look_at_app(config) as app, waiting("searching this machine"):
-        found = run_until_stopped(look_around(app, ports=port or ()))
+        found = run_until_stopped(look_around(app, ports=port or (), hosts=host or ()))
     if not as_json:
         _show(found)
     written = None

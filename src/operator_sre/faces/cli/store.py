@@ -59,10 +59,12 @@ def backup(
     as_json: JsonOption = False,
 ) -> None:
     """Back up the store, and with a passphrase the keys of the home, to one file and verify it."""
-    from operator_sre.app.sealed_keys import seal_keys
+    from operator_sre.app.sealed_keys import check_passphrase, seal_keys
 
     config = config_of(context)
     passphrase = _read_passphrase(passphrase_file, again=True, asks=not as_json)
+    if passphrase is not None:  # before a backup is written that would lack its keys
+        check_passphrase(passphrase)
     with progress("saved") as tell:
         done = backup_store(config, file, force=force, progress=tell)
     keys = seal_keys(config, file, passphrase) if passphrase is not None else ()

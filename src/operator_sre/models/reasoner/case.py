@@ -46,6 +46,7 @@ CHANGED = 3.0  # how much likelier a cause is where something was changed before
 LISTENS_ON = "listens on"  # the name of the change of a process's ports
 _PORT = re.compile(r"\b(tcp[-_])?port\b|\blisten", re.IGNORECASE)
 OF_PROCESS = frozenset({"process", "sockets", "limits"})  # the probes that ask by a PID
+FAILS_ALONE = "fails_alone"  # a reading: its trouble does not follow from what it depends on
 PARTS_MAX = 4  # of a cluster that fails so many are asked
 STARTS_FAILED = 40.0  # how much likelier a failed start makes it that every start fails
 
@@ -126,13 +127,15 @@ def split_case(ask: Ask, case: Case) -> list[Case]:
     """A case for each broken target that fails by itself, roots first.
 
     Parts that fail independently have a cause each, and no cause explains them all. A target that
-    depends on another broken one counts only where nothing answers at it. Empty where there is only
-    one such target.
+    depends on another broken one counts only where nothing answers at it, or where its subject
+    says that it fails alone. Empty where there is only one such target.
     """
     broken, targets = case.broken_targets, case.briefing.targets
     gone = {each.target for each in case.briefing.observation.seen if _is_gone(each)}
     needs = {name: dependencies_of(name, targets) & broken for name in broken}
-    alone = [name for name in broken if not needs[name] or name in gone]
+    observation = case.briefing.observation
+    apart = {each.target for each in observation.seen if each.readings.get(FAILS_ALONE) is True}
+    alone = [name for name in broken if not needs[name] or name in gone | apart]
     dependants = Counter(need for each in targets for need in dependencies_of(each.name, targets))
     alone.sort(key=lambda name: (len(needs[name]), -dependants[name], name))
     return [case_from(ask, about=frozenset({name})) for name in alone] if len(alone) > 1 else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -291,7 +292,8 @@ def _explain_choice(case: Case, leader: Suspect, chance: float, remedy: Remedy |
     if remedy is None and leader.cause is UNEXPLAINED:
         return "Operator knows no remedy for an unidentified cause."
     if remedy is None and chance < SURE:
-        return "No available check tells these causes apart, so an engineer has to decide."
+        why = "No available check tells these causes apart, so an engineer has to decide."
+        return f"{why}{_offer(case, leader) if chance >= EVEN else ''}"
     if remedy is None:
         return "Operator knows no remedy for this cause, so an engineer has to decide."
     action = f"{remedy.sentence[:1].upper()}{remedy.sentence[1:]}"
@@ -303,3 +305,17 @@ def _explain_choice(case: Case, leader: Suspect, chance: float, remedy: Remedy |
         f"{action}: the option with the lowest risk{either} ({remedy.risk}, {undo})."
         f" Trade-off: {remedy.trade_off}."
     )
+
+
+def _offer(case: Case, leader: Suspect) -> str:
+    """The line by which a person runs what would end the leading cause, if it is the right one."""
+    for remedy in remedies_for(case, leader):
+        arguments = arguments_of(remedy, case.briefing, leader.target) or {}
+        if remedy.tool == PATIENCE or any(isinstance(each, Mapping) for each in arguments.values()):
+            continue
+        words = ["operator", "tools", "run", remedy.tool, "--subject", case.briefing.ticket.subject]
+        words += ["--mode", "approve", "--target", leader.target]
+        for name, value in sorted(arguments.items()):
+            words += ["--arg", f"{name}={value}"] if name != "target" else []
+        return f" If the first is right: `{shlex.join(words)}` ({remedy.sentence})."
+    return ""

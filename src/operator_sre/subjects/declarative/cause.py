@@ -21,6 +21,7 @@ __all__ = [
     "DeclaredCause",
     "causes_by",
     "implied_by",
+    "is_cause",
     "read_causes",
     "read_names",
     "reading_of",
@@ -39,7 +40,8 @@ SHARED = (
     "wrong_answer",
     # causes.toml
     *("certificate_expired", "certificate_expiring", "certificate_name_differs"),
-    *("certificate_untrusted", "connections_used_up", "content_differs", "login_rejected"),
+    *("certificate_untrusted", "connections_used_up", "content_differs", "dependency_down"),
+    *("dependency_rejects", "dependency_slow", "login_rejected", "schema_missing"),
     *("name_not_resolved", "not_started", "queue_full", "server_errors", "slow_answers"),
     *("stopped_cleanly", "upstream_fails"),
 )
@@ -52,6 +54,11 @@ _ERROR = re.compile(r"\.error$")
 def reading_of(cause: str) -> str:
     """The reading that says whether an observation shows the evidence of a cause."""
     return f"{_OWN}.{cause}"
+
+
+def is_cause(reading: str) -> bool:
+    """Whether a reading says that an observation shows a cause."""
+    return reading.startswith(f"{_OWN}.")
 
 
 @dataclass(frozen=True, slots=True)

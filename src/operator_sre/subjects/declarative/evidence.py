@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
-from operator_sre.subjects.declarative.cause import DeclaredCause, reading_of, see_causes
+from operator_protocols.domain.target import Target, dependencies_of
+from operator_sre.subjects.declarative.cause import (
+    DeclaredCause,
+    is_cause,
+    reading_of,
+    see_causes,
+)
 from operator_sre.subjects.declarative.invariants import DeclaredInvariant
 from operator_sre.subjects.declarative.probes.machine import is_alive, process_there
 from operator_sre.subjects.declarative.probes.place import Blind, Place
@@ -21,12 +27,24 @@ from operator_sre.subjects.declarative.probes.there import (
     run_there,
     see_file,
 )
-from operator_sre.subjects.declarative.symptom import find_symptoms, is_answering, is_connected
+from operator_sre.subjects.declarative.symptom import (
+    REASONS,
+    find_symptoms,
+    is_answering,
+    is_connected,
+    is_failing,
+)
 
-__all__ = ["Evidence", "LogEnds"]
+__all__ = ["Evidence", "LogEnds", "clear_passed_on"]
 
 # A pid file that is missing this soon after a boot was never written.
 BOOT_S = 900.0
+# What a target passes on from the one behind it: slowness, and the error pages of others.
+_PASSED_ON = ("server_errors", "slow_answers", "content_differs", *REASONS)
+# The reading of a target whose trouble does not follow from its dependencies.
+FAILS_ALONE = "fails_alone"
+# What may follow from a dependency that fails.
+_FOLLOWING = (*_PASSED_ON, "upstream_fails", "connections_used_up", "queue_full")
 _OF_A_PROCESS = ("process_dead", "process_hung", "process_paused")
 
 
@@ -94,8 +112,13 @@ class Evidence:
 
     async def note_health(self, place: Place) -> None:
         """Remember what has to be known of a healthy target later."""
-        if place.target.log and any(cause.log for cause in self.causes):
+        if self._reads_log_of(place.target):
             await self.logs.note(place)
+
+    def _reads_log_of(self, target: Target) -> bool:
+        """Whether its log is read when it fails; over a network only where a cause asks for it."""
+        is_near = not target.runs_at
+        return bool(target.log) and (is_near or any(cause.log for cause in self.causes))
 
     async def find(self, place: Place, observation: Observation) -> Mapping[str, bool]:
         """Which causes are shown at a target, by the readings that say so."""
@@ -110,11 +133,10 @@ class Evidence:
                     broken |= {reference.reading for reference in invariant.expression.references}
                     # An invariant that only one cause breaks is its symptom.
                     named |= set(invariant.causes) if len(invariant.causes) == 1 else set()
-        problem = seen.problem
-        found = {
-            reading_of(cause): shown
-            for cause, shown in find_symptoms(seen.readings, problem, broken, named).items()
-        }
+        needs_log = is_failing(seen.readings) or any(cause.log for cause in self.causes)
+        log = await self.logs.read(place) if needs_log and self._reads_log_of(target) else None
+        symptoms = find_symptoms(seen.readings, seen.problem, broken, named, log or "")
+        found = {reading_of(cause): shown for cause, shown in symptoms.items()}
         by_pid_file = ("stopped_cleanly", "not_started", "port_occupied")
         found |= {reading_of(cause): False for cause in by_pid_file}
         if is_connected(seen.readings):
@@ -127,8 +149,6 @@ class Evidence:
             found[reading_of("port_occupied")] = not process["pid_file.alive"]
             process = {name: process[name] for name in ("pid_file.exists", "pid_file.alive")}
         found |= process
-        needs_log = target.log and any(cause.log for cause in self.causes)
-        log = await self.logs.read(place) if needs_log else None
         shown = see_causes(self.causes, target, observation, log)
         if True in shown.values() and not (target.port or target.endpoints or process):
             # Nothing of it is known that has a process, and something else explains it.
@@ -165,3 +185,42 @@ class Evidence:
             shown["process_paused"] = is_paused
         found = {reading_of(cause): value for cause, value in shown.items()}
         return {**found, "pid_file.exists": is_there, "pid_file.alive": is_running}
+
+
+def clear_passed_on(
+    found: Mapping[str, Mapping[str, bool]], targets: Sequence[Target]
+) -> Mapping[str, Mapping[str, bool]]:
+    """The evidence by target, without what another target along its dependencies shows better.
+
+    A proxy answers with the error page of the application behind it: the reason is there. And a
+    target that answers slowly, as everything does on a busy machine, does not explain that what
+    depends on it has an expired certificate or a wrong address: that one fails alone.
+    """
+    ports = {target.name for target in targets if target.port or target.endpoints}
+    needs = {name: dependencies_of(name, targets) for name in found}
+    slow = reading_of("slow_answers")
+    following = {*map(reading_of, _FOLLOWING)}
+    explained = {
+        name
+        for name, shown in found.items()
+        if any(value and is_cause(each) and each not in following for each, value in shown.items())
+    }
+    alone = {
+        name
+        for name in explained
+        if explained.isdisjoint(needs[name])
+        and all(found.get(each, {}).get("reachable") for each in needs[name] & ports)
+    }
+    cleared: dict[str, Mapping[str, bool]] = {}
+    for name, shown in found.items():
+        behind = [each for each in needs[name] if name not in needs.get(each, ())]
+        dropped = {
+            reading
+            for reading in map(reading_of, _PASSED_ON)
+            if shown.get(reading) and any(found.get(each, {}).get(reading) for each in behind)
+        }
+        if shown.get(slow) and any(name in needs[each] for each in alone):
+            dropped.add(slow)
+        own = {FAILS_ALONE: True} if name in alone else {}
+        cleared[name] = {**shown, **dict.fromkeys(dropped, False), **own}
+    return cleared

@@ -27,7 +27,7 @@ from operator_sre.subjects.declarative.description import (
     speaks_of,
 )
 from operator_sre.subjects.declarative.document import nearest
-from operator_sre.subjects.declarative.evidence import Evidence, LogEnds
+from operator_sre.subjects.declarative.evidence import Evidence, LogEnds, clear_passed_on
 from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
@@ -91,11 +91,13 @@ class DeclarativeSubject:
             await asyncio.gather(*(self._evidence.note_health(place) for place in places))
             return observation
         found = await asyncio.gather(*(self._evidence.find(place, observation) for place in places))
+        names = (target.name for target in targets)
+        shown = clear_passed_on(dict(zip(names, found, strict=True)), targets)
         return replace(
             observation,
             seen=tuple(
-                replace(each, readings={**each.readings, **shown})
-                for each, shown in zip(observation.seen, found, strict=True)
+                replace(each, readings={**each.readings, **shown[each.target]})
+                for each in observation.seen
             ),
         )
 

@@ -21,6 +21,7 @@ from operator_sre.subjects.declarative.probes.place import (
     places_of,
     up,
 )
+from operator_sre.subjects.declarative.symptom import quote_reason
 from operator_sre.subjects.declarative.values import (
     Extraction,
     Path,
@@ -35,6 +36,8 @@ from operator_sre.subjects.declarative.values import (
 __all__ = ["KEYS", "HttpProbe", "read_http"]
 
 BODY_BYTES_MAX = 256 * 1024
+ERROR_STATUS = 500
+REASON_BYTES_READ = 64 * 1024
 STATUSES = ("2xx", "3xx")
 METHODS = ("GET", "HEAD", "OPTIONS", "POST")
 # A reader of a description must not find a password in it.
@@ -66,6 +69,7 @@ class HttpProbe:
             "ok",
             "error",
             "status",
+            "reason",
             "latency_ms",
             "bytes",
             "certificate_days",
@@ -113,7 +117,13 @@ class HttpProbe:
             readings["certificate_days"] = round(left_s / _DAY_S, 2)
         document = document_of(answer.body) if self.json or self.extraction.paths else None
         readings |= self.extraction.extract(document, answer.body)
-        return up(readings, self._find_mismatch(answer.status, took_ms, document, readings))
+        why = self._find_mismatch(answer.status, took_ms, document, readings)
+        if why and answer.status >= ERROR_STATUS and "reason" not in readings:
+            text = answer.body[:REASON_BYTES_READ].decode("utf-8", "replace")
+            if reason := quote_reason(text):
+                readings["reason"] = reason
+                why = f"{why}: {reason}"
+        return up(readings, why)
 
     def _find_mismatch(
         self, code: int, took_ms: float, document: object, readings: Readings
