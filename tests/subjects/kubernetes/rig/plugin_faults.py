@@ -21,7 +21,7 @@ async def break_and_heal(trial: Trial, fault: Fault) -> tuple[str, bool]:
     began, seen, named, still, healed = CLOCK.monotonic(), "no", "", "", "no"
     try:
         await faults.inject(rig, fault, target=None, rng=random.Random(fault.name))
-        while named not in truths and CLOCK.monotonic() - began < SEEN_S_MAX:
+        while (seen == "no" or named not in truths) and CLOCK.monotonic() - began < SEEN_S_MAX:
             await CLOCK.sleep(POLL_S)
             observation, ripe = await trial.observe()
             if seen == "no" and any(name == fault.breaks[0] for name, _ in ripe):
@@ -31,7 +31,7 @@ async def break_and_heal(trial: Trial, fault: Fault) -> tuple[str, bool]:
                 for each in observation.seen
                 if "cause" in each.readings
             }
-            right = [truth for truth in truths if truth in found and seen != "no"]
+            right = [truth for truth in truths if truth in found]
             named = right[0] if right else ", ".join(sorted(found))
         still = await faults.is_over(rig, fault)
     except OperatorError as problem:
@@ -51,5 +51,5 @@ async def break_and_heal(trial: Trial, fault: Fault) -> tuple[str, bool]:
         healed = f"no: {left[:160]}" if left else f"{CLOCK.monotonic() - began:.0f} s"
     except OperatorError as problem:
         healed = f"no: {problem.message}"
-    is_right = named in truths and bool(still) and not healed.startswith("no")
+    is_right = seen != "no" and named in truths and bool(still) and not healed.startswith("no")
     return f"| {fault.name} | {seen} | {named or '-'} | {still[:90] or '-'} | {healed} |", is_right
