@@ -139,6 +139,9 @@ class Pipeline:
                 case Act():
                     run.receive(*await self._act(want, work))
                 case Diagnose():
+                    # The ticket shows it, so a worker that has lost its claim adds none.
+                    if not self._holds_claim(ticket):
+                        raise ConflictError(f"The claim of ticket {ticket.id} was lost.")
                     run.receive(None, await self._remember(work, Kind.DIAGNOSIS, want.diagnosis))
                 case Prove():
                     run.receive(*await self._prove(want, work))
@@ -147,10 +150,8 @@ class Pipeline:
         try:
             return await self._end(work)
         except ConflictError:
-            now = self.tickets.get(ticket.id)
-            if now is None or (now.state, now.epoch) != (ticket.state, ticket.epoch):
-                raise  # the claim was lost
-            if work.proven is None or _covers(now) == _covers(work.proven):
+            grown = work.proven is not None and _covers(self._fresh(ticket)) != _covers(work.proven)
+            if not self._holds_claim(ticket) or not grown:
                 raise
         return await self.work(ticket)  # resumes from the ledger: does only what is not proven yet
 
@@ -407,6 +408,11 @@ class Pipeline:
     def _note(self, work: Work, seq: int, output: str | Result) -> None:
         if self.summaries is not None and output:
             self.summaries.note(work.ticket, seq, output)
+
+    def _holds_claim(self, ticket: Ticket) -> bool:
+        """Whether the ticket is still claimed by this worker."""
+        now = self.tickets.get(ticket.id)
+        return now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
 
     def _fresh(self, ticket: Ticket) -> Ticket:
         """The ticket with the violations added since, under the claim of this run."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from operator_evals.app.generated import Wanted, load_generated, run_generated
+from operator_evals.app.generated import Ending, Wanted, load_generated, run_generated
 from operator_evals.conductor import Progress
 from operator_lab.cli.demo import this_program
 from operator_sre.config import load_config
@@ -32,9 +32,9 @@ async def _measure(folder: Path, wanted: Wanted, name: str) -> int:
     config = load_config(flags={"home": str(folder / "home")}, environ={}, cwd=folder)
     command = (sys.executable, "-P", str(MUTANT), name)
 
-    def tell(progress: Progress) -> None:
-        if progress.last is not None:
-            sys.stderr.write(f"{name}: seed {progress.last.seed}, {progress.last.state.value}\n")
+    def tell(progress: Progress, ending: Ending | None) -> None:
+        if progress.last is not None and ending is not None:
+            sys.stderr.write(f"{name}: seed {progress.last.seed}, {ending.value}\n")
 
     ran = await run_generated(
         config,

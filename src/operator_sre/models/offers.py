@@ -36,10 +36,11 @@ FINISH = "finish"
 ESCALATE = "escalate"
 OFFERS_MAX = 100
 NAME_CHARS_MAX = 64
-TARGETS_NAMED_MAX = 60
+# Longer names, or more of them, leave no room for the tools.
+TARGETS_TOKENS_MAX = 300
 BOUND_SHOWN_MAX = 10_000
 # The tools are sent with every turn. What exceeds this is not offered, the least useful first.
-TOOLS_TOKENS_MAX = 2_650
+TOOLS_TOKENS_MAX = 2_850
 # Useful for any incident, in this order; the others come after the tools of the subject.
 _USEFUL = (
     *("check_port", "read_file", "check_script", "kill_process", "write_file"),
@@ -166,7 +167,8 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
     names = [target.name for target in briefing.targets]
     where = _text("where it runs; default: Operator's machine")
     # A schema is not a marked block, so it may contain only plain names.
-    plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
+    listed = estimate_tokens(json.dumps(names)) <= TARGETS_TOKENS_MAX
+    plain = names and listed and all(map(_NAME.fullmatch, names))
     shell = Offer(
         SHELL,
         "Run one command line in a new shell, if the gate permits it.",
@@ -211,7 +213,8 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
 
 def _weigh(offer: Offer) -> int:
     """About how many tokens the tool takes in a prompt."""
-    return estimate_tokens(f"{offer.name} {offer.sentence} {json.dumps(offer.schema)}") + 6
+    wire = {"name": offer.name, "description": offer.sentence, "parameters": offer.schema}
+    return estimate_tokens(json.dumps(wire))
 
 
 def _order_of(briefing: Briefing) -> Callable[[ToolSpec], int]:
@@ -233,7 +236,8 @@ def _order_of(briefing: Briefing) -> Callable[[ToolSpec], int]:
 
 def possible_causes(briefing: Briefing) -> list[Cause]:
     """The causes that are possible at the targets of the ticket and at what they need."""
-    kinds = {target.kind for target in briefing.targets if target.name in near_targets(briefing)}
+    near = near_targets(briefing)
+    kinds = {target.kind for target in briefing.targets if target.name in near}
     own = {cause.name for cause in briefing.causes}
     generic = [cause for cause in GENERIC if cause.name not in own | VAGUE]
     return [

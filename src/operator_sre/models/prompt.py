@@ -27,7 +27,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.target import Target
 from operator_sre.models.calls import tool_call_of
-from operator_sre.models.fence import Fence, clean, shorten
+from operator_sre.models.fence import Fence, clean, estimate_tokens, shorten
 from operator_sre.models.offers import near_targets, possible_causes
 
 __all__ = ["Conversation", "Exchange", "PastCall", "conversation", "opening_text", "system_text"]
@@ -38,7 +38,11 @@ CONTEXT_CHARS_MIN = 6_000
 SCRIPT_TOOL = "check_script"
 # The briefing is sent with every turn, and most of it matters only at the first.
 OPENING_CHARS_MAX = 4_400
-CAUSES_MAX = 60
+# A character may be a token, as every digit is. Together with the system text and the tools of
+# `offers`, the first prompt stays below 6,000 tokens.
+OPENING_TOKENS_MAX = 2_080
+OPENING_CHARS_MIN = 400
+SHRINK = 0.9
 TRENDS_MAX = 10
 LOGS_MAX = 2
 OTHERS_CHARS_MAX = 100
@@ -177,7 +181,11 @@ def conversation(
     fence = Fence(briefing.ticket.run or f"ticket {briefing.ticket.id}", redact=redact)
     scripts = any(spec.name == SCRIPT_TOOL for spec in briefing.tools)
     system = system_text(fence.boundary, scripts=scripts, guidance=guidance)
-    opening = opening_text(briefing, fence, chars_max=min(chars_max // 2, OPENING_CHARS_MAX))
+    room = min(chars_max // 2, OPENING_CHARS_MAX)
+    opening = opening_text(briefing, fence, chars_max=room)
+    while estimate_tokens(opening) > OPENING_TOKENS_MAX and room > OPENING_CHARS_MIN:
+        room = int(room * SHRINK)
+        opening = opening_text(briefing, fence, chars_max=room)
     left = ask.left
     closing = (
         f"Remaining budget: {max(left.turns_max, 0)} turns, {max(left.commands_max, 0)}"
@@ -234,7 +242,10 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         f" {violation.since.isoformat(timespec='seconds')}: {violation.detail}"
         for violation in ticket.violations
     ]
-    targets = [_describe_target(target, near=target.name in near) for target in briefing.targets]
+    targets = [
+        _describe_target(target, near=target.name in near)
+        for target in sorted(briefing.targets, key=lambda target: target.name not in near)
+    ]
     parts = [
         clean(head),
         fence.block("the ticket", "\n".join([ticket.summary, *violations]), chars_max=2 * share),
@@ -273,11 +284,8 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         ]
         text = "\n".join(reversed(comments))
         parts.append(fence.block("comments of people", text, chars_max=share))
-    if briefing.causes:
-        text = fence.inside(_describe_causes(briefing, 5 * share), 7 * share)
-        parts.append(
-            f"Known causes (there may be others) [and the tools that resolve them]:\n{text}"
-        )
+    causes = fence.inside(_describe_causes(briefing, 7 * share), 8 * share)
+    parts.append(f"Known causes (there may be others) [and the tools that resolve them]:\n{causes}")
     if briefing.notes:
         notes = fence.inside(briefing.notes, share)
         parts.append(f"Notes on this system from its maintainers:\n{notes}")
@@ -304,23 +312,43 @@ def _has_moved(trend: Trend) -> bool:
 
 
 def _describe_causes(briefing: Briefing, chars_max: int) -> str:
-    """The causes that are possible here, as many as there is room for."""
+    """The causes that are possible here, as many as there is room for: first what the observation
+    shows, then what breaks an invariant of the ticket.
+    """
+    violated = {violation.invariant for violation in briefing.ticket.violations}
+    near = near_targets(briefing)
+    seen = [part.readings for part in briefing.observation.seen if part.target in near]
 
-    def tools_of(cause: Cause) -> str:
+    def order(cause: Cause) -> int:
+        if cause.shows and any(cause.shows.items() <= readings.items() for readings in seen):
+            return 0
+        return 1 if violated & set(cause.breaks) else 2
+
+    def label(cause: Cause) -> str:
         tools = ", ".join(dict.fromkeys(remedy.tool for remedy in cause.remedies))
-        return f" [{tools}]" if tools else ""
+        return f"{cause.name} [{tools}]" if tools else cause.name
 
     possible = possible_causes(briefing)
-    own = [cause for cause in possible if cause in briefing.causes]
+    own = sorted((cause for cause in possible if cause in briefing.causes), key=order)
     # Those of any system say by their names what they are.
-    names = ", ".join(f"{cause.name}{tools_of(cause)}" for cause in possible if cause not in own)
-    lines = [f"- of any system: {names}"]
-    for cause in own[:CAUSES_MAX]:
-        line = f"- {cause.name}: {cause.sentence}{tools_of(cause)}"
-        if sum(map(len, lines)) + len(line) > chars_max:
-            line = f"- {cause.name}{tools_of(cause)}"
-        lines.append(line)
-    return "\n".join(lines)
+    generic = [label(cause) for cause in possible if cause not in briefing.causes]
+    lines = [f"- of any system: {', '.join(generic)}"]
+    left = chars_max - len(lines[0]) - sum(len(label(cause)) + 2 for cause in own)
+    short: list[str] = []
+    for cause in own:
+        line = f"- {label(cause)}: {cause.sentence}"
+        more = len(cause.sentence) + 4
+        if order(cause) == 0 or more <= left:
+            left -= more
+            lines.append(line)
+        else:
+            short.append(label(cause))
+    unnamed = 0
+    while short and left < 0:
+        left += len(short.pop()) + 2
+        unnamed += 1
+    short += [f"and {unnamed} more"] if unnamed else []
+    return "\n".join([*lines, f"- {', '.join(short)}"] if short else lines)
 
 
 def _describe_target(target: Target, *, near: bool) -> str:

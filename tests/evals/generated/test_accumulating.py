@@ -21,15 +21,18 @@ from operator_evals.app.generated import (
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Mind
+from operator_evals.conductor import Progress
 from operator_evals.database import Generated, open_database
 from operator_evals.facts import TrialFacts, TrialState
-from operator_evals.generated.case import Injection
+from operator_evals.generated.case import Case, Injection
+from operator_evals.generated.observed import Injected
 from operator_evals.generated.published import publish_generated, read_generated
 from operator_protocols.errors import ConfigError, NotFoundError, StoreError
 from operator_sre.config import load_config
-from tests.evals.generated.generated_samples import look, trial
-from tests.evals.generated.test_outcome import REPAIRED, USEFUL
+from tests.evals.generated.generated_samples import look, primitive, trial
+from tests.evals.generated.test_outcome import DOWN, REPAIRED, STILL, USEFUL
 
+MISSED = trial(DOWN, STILL)
 OLD, NEW = {"revision": "a" * 40}, {"revision": "b" * 40}
 
 
@@ -90,7 +93,7 @@ async def test_a_variant_may_be_named_by_its_file(
     monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
     config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
     wanted = Wanted("etcd", 2, 1, str(file))
-    done = await run_generated(config, wanted, command=("none",), tell=lambda progress: None)
+    done = await run_generated(config, wanted, command=("none",), tell=lambda *words: None)
     assert (done.done, done.failed) == (2, 0)
     assert {(job.variant.mind, job.staged) for job in asked} == {(Mind.RANDOM, True)}
     found = load_generated(tmp_path / "eval.db", "shop", str(file))
@@ -100,7 +103,7 @@ async def test_a_variant_may_be_named_by_its_file(
     monkeypatch.setattr("operator_evals.app.campaigns.key_state", lambda *words: "set")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="costs money"):
-        await run_generated(config, refused, command=("none",), tell=lambda progress: None)
+        await run_generated(config, refused, command=("none",), tell=lambda *words: None)
 
 
 @pytest.mark.asyncio
@@ -131,7 +134,7 @@ async def test_void_cases_run_once_more_one_at_a_time_and_stay_named(
     monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
     config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
     done = await run_generated(
-        config, Wanted("etcd", 4, 1, workers=4), command=("none",), tell=lambda progress: None
+        config, Wanted("etcd", 4, 1, workers=4), command=("none",), tell=lambda *words: None
     )
     assert (done.done, done.invalid, done.failed) == (4, 1, 0)
     assert {seed: len(left) for seed, left in tries.items()} == {1: 0, 2: 0, 3: 1, 4: 0}
@@ -145,6 +148,74 @@ async def test_void_cases_run_once_more_one_at_a_time_and_stay_named(
     ]
 
 
+@pytest.mark.asyncio
+async def test_a_damage_is_reported_only_after_the_comparison_without_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = replace(REPAIRED, lost=3)
+    alone = replace(REPAIRED, variant="none", commands=(), tickets=())
+    busy = replace(alone, state=TrialState.INVALID, why="the machine was too busy")
+    without = {1: [busy, replace(alone, lost=3)], 2: [alone]}
+
+    async def answer(self: Children, job: Job) -> TrialFacts:
+        seed = job.planned.seed
+        facts = without[seed].pop(0) if job.variant.mind is Mind.NONE else damaged
+        return replace(facts, key=job.planned.key, seed=seed)
+
+    monkeypatch.setattr(Children, "run", answer)
+    monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    reported: list[tuple[int, Ending]] = []
+
+    def tell(progress: Progress, ending: Ending | None) -> None:
+        assert (ending is None) == (progress.last is None)
+        if progress.last is not None and ending is not None:
+            reported.append((progress.last.seed, ending))
+
+    await run_generated(config, Wanted("etcd", 2), command=("none",), tell=tell)
+    # Without an agent the first case loses as much, once it could be measured.
+    assert sorted(reported) == [(1, Ending.REPAIRED), (2, Ending.HARM)]
+    assert without == {1: [], 2: []}
+    found = load_generated(tmp_path / "eval.db", "shop", "reasoner")
+    assert [each.judgement.outcome for each in found.judged] == [Ending.REPAIRED, Ending.HARM]
+
+
+@pytest.mark.asyncio
+async def test_a_failing_case_shrinks_to_the_primitive_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed, other, third = (Injection(primitive(target=name)) for name in ("till-2", "a", "b"))
+    whole = Case("shop", 1, (other, replace(needed, after_s=4.0), third))
+    ran: list[Case] = []
+
+    async def answer(self: Children, job: Job) -> TrialFacts:
+        case = job.case or whole
+        ran.append(case)
+        fails = any(each.primitive == needed.primitive for each in case.injections)
+        facts = MISSED if fails else REPAIRED
+        injected = tuple(Injected(number, 10.0) for number in range(len(case.injections)))
+        assert facts.generated is not None
+        seen = replace(facts.generated, case=case, injected=injected)
+        if len(ran) == 2:  # the first smaller case is not measured at its first try
+            facts = replace(facts, state=TrialState.INVALID, why="the machine was too busy")
+        planned = job.planned
+        return replace(facts, key=planned.key, scenario=planned.scenario, seed=1, generated=seen)
+
+    monkeypatch.setattr(Children, "run", answer)
+    monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    wanted = Wanted("etcd")
+    with pytest.raises(NotFoundError, match="was not run"):
+        await shrink_generated(config, wanted, command=("none",), tell=lambda line: None)
+    await run_generated(config, wanted, command=("none",), tell=lambda *words: None)
+    lines: list[str] = []
+    case, ending = await shrink_generated(config, wanted, command=("none",), tell=lines.append)
+    assert (case.injections, ending) == ((needed,), Ending.MISSED)
+    assert len(lines) == len(ran) - 1, "every try is reported"
+    assert lines[0].startswith("void: ")
+    assert "void" not in lines[1]
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_real_product_is_worse_when_it_restarts_without_looking(tmp_path: Path) -> None:
@@ -155,9 +226,7 @@ async def test_a_real_product_is_worse_when_it_restarts_without_looking(tmp_path
     for variant in ("reasoner", "restart-everything"):
         # The cases in which every trial so far opened a ticket.
         wanted = Wanted("etcd", 4, 1, variant, workers=2)
-        done = await run_generated(
-            config, wanted, command=this_program(), tell=lambda progress: None
-        )
+        done = await run_generated(config, wanted, command=this_program(), tell=lambda *words: None)
         assert (done.done, done.failed) == (4, 0)
         found = load_generated(tmp_path / "eval.db", "etcd", variant)
         harm[variant] = [each for each in found.judged if each.judgement.outcome is Ending.HARM]

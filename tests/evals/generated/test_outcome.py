@@ -225,6 +225,8 @@ def test_a_damage_that_the_fault_does_alone_is_no_harm() -> None:
     assert not needs_baseline(alone)
     assert judge(facts, alone).outcome is Outcome.REPAIRED
     assert judge(facts, replace(alone, lost=0)).outcome is Outcome.HARM
+    unmeasured = replace(alone, state=TrialState.INVALID)
+    assert judge(facts, unmeasured).outcome is Outcome.HARM
     both = look(30.5, 60.0, writers=ALL)
     split = trial(DOWN, both, state="resolved", commands=(changed(29.0),))
     assert judge(split, trial(DOWN, both, variant="none")).outcome is Outcome.REPAIRED

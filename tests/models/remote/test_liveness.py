@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
@@ -11,6 +11,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.run import Ask, Budget, Misuse
 from operator_protocols.errors import ModelError
 from operator_sre.models.remote import RemoteModel
+from operator_sre.models.remote.endpoint import await_abandoned
 from tests.models.wire.server import HELD_S_MAX, Reply, WireServer
 from tests.models.wire.words import claude, openai, openai_error, tool
 from tests.models.world import WELL, World, briefing
@@ -57,6 +58,30 @@ async def test_answers_of_compatible_servers_are_streamed(wire: WireServer, loca
     assert (await model.answer(ASK)).spent.tokens == 120
     assert (await model.answer(ASK)).calls
     assert [one.body.get("stream", False) for one in wire.heard] == [True, True, False]
+
+
+async def test_what_the_libraries_leave_of_an_answer_is_closed_to_its_last_link() -> None:
+    closed: list[str] = []
+
+    async def read() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            closed.append("read")
+
+    async def decode() -> AsyncGenerator[int]:
+        async for part in read():
+            yield part
+
+    for rounds in range(4):  # however far the first link is when it begins
+        answer = decode()
+        assert await anext(answer) == 1
+        del answer
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        await await_abandoned()
+        assert closed == ["read"] * (rounds + 1)
 
 
 async def test_usage_that_is_not_reported_is_estimated(wire: WireServer, local: Build) -> None:

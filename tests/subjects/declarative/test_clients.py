@@ -10,9 +10,13 @@ import pytest
 
 from operator_protocols.errors import ConfigError
 from operator_protocols.installation import how_to_add_extra
+from operator_protocols.kit.client import ALL_CHECKED, CLIENT_VIEW, READS_CHECKED, UNCHECKED
 from operator_sre.executor.jobs import Spool
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
+from operator_sre.subjects.declarative.probes.kinds import judge_client_view
+from operator_sre.subjects.declarative.probes.redis import RedisProbe
+from operator_sre.subjects.declarative.probes.sql import SqlProbe
 from tests.contract.servers import http, says, serving, unused_port
 from tests.every import every
 from tests.subjects.declarative.probes.test_host import Recorded, asking, said
@@ -196,3 +200,29 @@ async def test_a_canary_has_to_come_back(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="a canary writes"):
         await asking(tmp_path, "{canary: {write: [a, '{canary}'], read: [b]}}").seen()
+
+
+async def test_what_is_not_checked_as_clients_use_it_is_noted(tmp_path: Path) -> None:
+    shell = LocalShell(Programs(Spool(tmp_path / "spool")))
+    (tmp_path / "secret").write_text("s")
+    fails = "canary: {reviewed: true, write: [cp, /nonexistent/a, '{canary}'], read: [ls]}"
+    canary = "canary: {reviewed: true, write: [tee, '{canary}'], read: [ls]"
+    wrote = f"{canary}, directory: '{tmp_path}'}}"
+
+    async def view(probe: str, port: int, *, more: str = "") -> object:
+        tried = asking(tmp_path, f"{{{probe}}}", more=f", port: {port}{more}", commands=shell)
+        return (await tried.seen()).readings.get(CLIENT_VIEW)
+
+    access = ", access: {user: a, password_file: secret}"
+    pong = says(b"+PONG\r\n")
+    async with serving(http(200, LIST)) as objects, serving(pong) as cache:
+        assert await view("s3: {bucket: backups}", objects, more=access) == READS_CHECKED
+        assert await view("redis: {}", cache) == UNCHECKED
+        assert await view("http: {path: /}", objects) is None, "it keeps no data"
+        assert await view(wrote, cache) == ALL_CHECKED
+        # What could not be checked at all says nothing of clients.
+        assert await view(fails, cache) is None
+        with unused_port() as port:
+            assert await view("redis: {}", port) is None
+    assert judge_client_view(()) == ""
+    assert judge_client_view((RedisProbe(), SqlProbe())) == READS_CHECKED

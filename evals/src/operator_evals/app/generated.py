@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 NAME = "generated"
+# A case that could not be measured is tried once more.
+TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,13 @@ async def run_generated(
     wanted: Wanted,
     *,
     command: Sequence[str],
-    tell: Callable[[Progress], None],
+    tell: Callable[[Progress, Ending | None], None],
     database: Path | None = None,
 ) -> Outcome:
     """Run the cases that this revision has not run yet, and void ones once more, one at a time.
 
-    Cancelled, it keeps what is done.
+    `tell` gets the outcome of a case that has ended, compared with the same case without an agent
+    where that was run. Cancelled, it keeps what is done.
     """
     with _Bench(config, wanted, command, database) as bench:
         planned = [
@@ -100,9 +103,16 @@ async def run_generated(
                 facts = await bench.run(children, trial)
                 if trial.variant != NOBODY and facts.generated and needs_baseline(facts):
                     alone = bench.plan(NOBODY, trial.seed)
-                    if alone.key not in bench.known:
+                    for _ in range(TRIES):
+                        known = bench.known.get(alone.key)
+                        if known is not None and known.state is TrialState.DONE:
+                            break
                         bench.keep(await bench.run(children, alone, facts.generated.case))
                 return facts
+
+            def report(progress: Progress) -> None:
+                last = progress.last
+                tell(progress, None if last is None else bench.judge(last))
 
             # What had no rig, or no processor, is tried again in the next sitting.
             known = [
@@ -111,22 +121,20 @@ async def run_generated(
                 if facts.variant == bench.variant.name and facts.state is not TrialState.INVALID
             ]
             conductor = Conductor(
-                bench.campaign, run, bench.keep, SystemClock(), tell, only=planned
+                bench.campaign, run, bench.keep, SystemClock(), report, only=planned
             )
             done = await conductor.conduct(known)
             void = [
                 trial
                 for trial in planned
-                if trial.key in conductor.ran
-                and judge(bench.known[trial.key]).outcome is Ending.VOID
+                if trial.key in conductor.ran and bench.judge(bench.known[trial.key]) is Ending.VOID
             ]
             if not void:
                 return done
             # Most are void because the machine was too busy for several cases at a time.
             alone = replace(bench.campaign, parallel=1)
-            again = await Conductor(alone, run, bench.keep, SystemClock(), tell, only=void).conduct(
-                ()
-            )
+            conductor = Conductor(alone, run, bench.keep, SystemClock(), report, only=void)
+            again = await conductor.conduct(())
             return replace(done, invalid=again.invalid, failed=again.failed)
 
 
@@ -147,16 +155,19 @@ async def shrink_generated(
                 f"The case {wanted.seed} of {wanted.subject!r} was not run at this revision.",
                 next_step=f"Run: operator eval fuzz {wanted.subject} -n 1 --seed {wanted.seed}",
             )
-        ending = judge(facts, bench.known.get(bench.plan(NOBODY, wanted.seed).key)).outcome
+        ending = bench.judge(facts)
         async with Children(bench.folder) as children:
 
             async def fails(case: Case) -> bool:
-                again = await bench.run(children, planned, case)
-                alone = None
-                if needs_baseline(again):
-                    alone = await bench.run(children, bench.plan(NOBODY, wanted.seed), case)
-                found = judge(again, alone).outcome
-                tell(f"{found.value}: {case.sentence}")
+                for _ in range(TRIES):
+                    again = await bench.run(children, planned, case)
+                    alone = None
+                    if needs_baseline(again):
+                        alone = await bench.run(children, bench.plan(NOBODY, wanted.seed), case)
+                    found = judge(again, alone).outcome
+                    tell(f"{found.value}: {case.sentence}")
+                    if found is not Ending.VOID:
+                        break
                 return found is ending
 
             return await shrink(facts.generated.case, fails), ending
@@ -250,6 +261,10 @@ class _Bench:
             stage=self._stage,
         )
         return await jobs.run(planned, case)
+
+    def judge(self, facts: TrialFacts) -> Ending:
+        """The outcome of a case, compared with the same without an agent, where that was run."""
+        return judge(facts, self.known.get(self.plan(NOBODY, facts.seed).key)).outcome
 
     def keep(self, facts: TrialFacts) -> None:
         """Write it down under this revision."""

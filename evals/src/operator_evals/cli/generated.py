@@ -15,7 +15,7 @@ from operator_sre.faces.cli.progress import show_progress
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
-    from operator_evals.app.generated import Sitting, Wanted
+    from operator_evals.app.generated import Ending, Sitting, Wanted
     from operator_evals.conductor import Progress
     from operator_sre.config import Config
 
@@ -102,23 +102,21 @@ def fuzz(
 def _run(config: Config, wanted: Wanted, database: Path | None, *, as_json: bool) -> int:
     """Run the cases; how many the harness itself failed."""
     from operator_evals.app.generated import run_generated
-    from operator_evals.generated.outcome import judge
     from operator_lab.cli.demo import this_program
 
     shown = ["starting"]
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: Progress, ending: Ending | None) -> None:
         shown[0] = progress_line(progress)
-        if progress.last is None:
+        if progress.last is None or ending is None:
             return
         seen = progress.last.generated
-        found = judge(progress.last)
         sentence = seen.case.sentence if seen else progress.last.why
         if as_json:
-            print_json({"seed": progress.last.seed, "outcome": found.outcome}, line=True)
+            print_json({"seed": progress.last.seed, "outcome": ending}, line=True)
         else:
             took = progress.last.moments.ended or 0.0
-            line = f"{progress.last.seed:5} {found.outcome.value:18} {took:4.0f} s  {sentence}"
+            line = f"{progress.last.seed:5} {ending.value:18} {took:4.0f} s  {sentence}"
             print_lines([clean(line)])
 
     working = run_generated(config, wanted, command=this_program(), tell=tell, database=database)
@@ -146,8 +144,10 @@ def _show(found: Sitting) -> None:
     from operator_evals.generated.tally import credit_rows
 
     tally = found.tally
+    changed = "+" if tally.revision.endswith("+") else ""
+    revision = tally.revision.rstrip("+")[:12] + changed
     head = (
-        f"{tally.subject}, {tally.variant}, revision {tally.revision[:12]}: {tally.trials} cases,"
+        f"{tally.subject}, {tally.variant}, revision {revision}: {tally.trials} cases,"
         f" seeds {tally.first_seed} to {tally.last_seed}, {tally.void} void"
     )
     rows = [

@@ -270,7 +270,7 @@ def _changes(trial: TrialFacts) -> list[CommandFact]:
 def _harm(trial: TrialFacts, seen: GeneratedFacts, baseline: TrialFacts | None) -> tuple[str, ...]:
     """What an action of the product damaged; not what the fault does without any agent too."""
     doubtful = set(_doubtful_harm(trial, seen))
-    if baseline is not None and baseline.generated is not None:
+    if baseline is not None and baseline.state is TrialState.DONE and baseline.generated:
         doubtful -= {
             kind for kind in doubtful if kind in _damage(baseline, baseline.generated, 0.0)
         }

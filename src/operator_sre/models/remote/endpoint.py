@@ -24,6 +24,7 @@ __all__ = [
     "COMPATIBLE",
     "Endpoint",
     "Line",
+    "await_abandoned",
     "model_error",
     "refuses_schema",
     "refuses_stream",
@@ -280,22 +281,23 @@ class Line:
         """Close the connections."""
         await self.speaker.__aexit__(None, None, None)
         await self.client.aclose()
-        await _await_abandoned()
 
 
-async def _await_abandoned() -> None:
+async def await_abandoned() -> None:
     """Wait until the event loop has closed the generators that the libraries have left.
 
     They stop reading an answer at its last line, or at an error. What is then left of their chain
     is closed by the event loop, each link in a task that starts when the one before it has ended.
     """
-    while True:
+    quiet = 0
+    # A link that ends in one round of the loop starts the next link in the round after it.
+    while quiet < 2:
         await asyncio.sleep(0)
         tasks = asyncio.all_tasks()
         closing = [task for task in tasks if type(task.get_coro()).__name__ == _CLOSING]
-        if not closing:
-            return
-        await asyncio.wait(closing)
+        quiet = 0 if closing else quiet + 1
+        if closing:
+            await asyncio.wait(closing)
 
 
 def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:

@@ -20,6 +20,7 @@ from operator_sre.models.remote.endpoint import (
     COMPATIBLE,
     Endpoint,
     Line,
+    await_abandoned,
     model_error,
     refuses_schema,
     refuses_stream,
@@ -167,6 +168,8 @@ class RemoteModel:
         line, self._line = self._line, None
         if line is not None:
             await line.close()
+            del line  # and with it what only the connection holds
+            await await_abandoned()
 
     async def _answer_by_tools(self, ask: Ask) -> Answer | None:
         """An answer with tool calls; None when the endpoint has no tools and JSON may be tried."""

@@ -16,6 +16,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
+from operator_protocols.kit.client import CLIENT_VIEW
 from operator_protocols.kit.knowledge import read_knowledge
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
 from operator_sre.subjects.declarative.cause import causes_by
@@ -32,7 +33,7 @@ from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.lever_tool import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
-from operator_sre.subjects.declarative.probes.kinds import OF_STORES
+from operator_sre.subjects.declarative.probes.kinds import OF_STORES, judge_client_view
 from operator_sre.subjects.declarative.probes.machine import process_in
 from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
 from operator_sre.subjects.declarative.values import Readings
@@ -139,6 +140,13 @@ class DeclarativeSubject:
             if problem:
                 problems.append(f"{declared.name}: {problem}")
                 blamed = blamed or not ours
+        answered = [
+            declared.probe
+            for declared, (values, _, _) in zip(probes, results, strict=True)
+            if values.get("up") is True
+        ]
+        if view := judge_client_view(answered):
+            readings[CLIENT_VIEW] = view
         trouble = Trouble.NOTHING if problems and not blamed else None
         why = "; ".join(problems)[:PROBLEM_CHARACTERS_MAX]
         return Seen(target.name, readings, why, trouble)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.target import Access
+from operator_protocols.kit.client import ALL_CHECKED, READS_CHECKED, UNCHECKED
 from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes import (
     amqp,
@@ -30,7 +31,7 @@ from operator_sre.subjects.declarative.probes import (
 )
 from operator_sre.subjects.declarative.probes.place import Probe
 
-__all__ = ["OF_STORES", "PROBES", "ProbeKind"]
+__all__ = ["OF_STORES", "PROBES", "ProbeKind", "judge_client_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ OF_STORES = (
     *(amqp.AmqpProbe, kafka.KafkaProbe, mysql.MySqlProbe),
     *(redis.RedisProbe, s3.S3Probe, sql.SqlProbe),
 )
+# Of those, what reads as a client does.
+_READING = (mysql.MySqlProbe, s3.S3Probe, sql.SqlProbe)
 PROBES: Mapping[str, ProbeKind] = {
     "http": _with_folder(http.KEYS, http.read_http),
     "tcp": _plain(tcp.KEYS, tcp.read_tcp),
@@ -82,3 +85,15 @@ PROBES: Mapping[str, ProbeKind] = {
     "journald": _plain(journald.KEYS, journald.read_journald),
     "docker": _plain(docker.KEYS, docker.read_docker),
 }
+
+
+def judge_client_view(answered: Sequence[Probe]) -> str:
+    """How far a target whose probes answered is checked as its clients use it.
+
+    Empty where it keeps no data.
+    """
+    if any(isinstance(probe, canary.CanaryProbe) for probe in answered):
+        return ALL_CHECKED
+    if any(isinstance(probe, _READING) for probe in answered):
+        return READS_CHECKED
+    return UNCHECKED if any(isinstance(probe, OF_STORES) for probe in answered) else ""
