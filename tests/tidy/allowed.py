@@ -123,6 +123,7 @@ SLEEPS: dict[str, str] = {
     ),
     "tests/subjects/bed/trial.py:_follow": "it follows the tickets until they end, with a deadline",
     "tests/contract/test_subjects.py:Honest.observe": "a look that takes too long is the input",
+    "tests/crash/cluster_repairs.py:_approve": "a person who looks again until cancelled",
     "tests/crash/executing.py:Victim._approve": "a person who looks again until killed",
     "tests/crash/executing.py:forked": "waits for a process until its deadline",
     "tests/crash/test_workers.py:_die_again_and_again": "the moment of death is the input",

@@ -126,10 +126,8 @@ async def test_a_trial_that_could_not_begin_on_a_used_rig_has_another(
 
     config = SimpleNamespace(models=(), file=None)
     async with RigPool(tmp_path) as pool:
-        jobs = Jobs(
-            *(config, campaign, ("operator",), tmp_path, tmp_path, Trials()),  # type: ignore[arg-type]
-            rigs=pool,
-        )
+        places = (("operator",), tmp_path, tmp_path, Trials())
+        jobs = Jobs(config, campaign, *places, rigs=pool)  # type: ignore[arg-type]
         assert (await jobs.run(planned)).state is TrialState.DONE
         assert (await jobs.run(planned)).state is TrialState.DONE
     assert [Path(each).name for each in rigs] == ["r1", "r1", "r2"]

@@ -54,7 +54,7 @@ class RigPool:
 
     @asynccontextmanager
     async def lend(self, subject: str) -> AsyncIterator[Lent]:
-        """A rig that nobody else has; it goes back if the trial says `keep` and it is whole."""
+        """A rig for one trial at a time; it goes back if the trial says `keep` and it is whole."""
         free = self._free.setdefault(subject, [])
         if free:
             lent = Lent(free.pop(), used=True)

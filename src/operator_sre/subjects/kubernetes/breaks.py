@@ -249,14 +249,14 @@ class _Cluster:
             await self.change("PATCH", place, back, content=STRATEGIC)
 
     async def settle(self) -> None:
-        """Wait until every workload has all its pods; the one who asks judges where it has not."""
+        """Wait until every workload has all its pods, for a while; callers judge where it lacks some."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S_MAX):
                 while await self.find_unready():  # noqa: ASYNC110  only the API server knows
                     await asyncio.sleep(POLL_S)
 
     async def start_processes(self) -> None:
-        """Every process of the rig runs, each after those that it depends on."""
+        """Every process of the rig runs, each after its dependencies."""
         rig = self.scene.rig
         for target in self.scene.targets:
             damage = rig.damage(target.name)
@@ -301,7 +301,7 @@ class _Cluster:
                     await self.change("PATCH", path, note, content=STRATEGIC)
 
     async def _restore(self, item: Object) -> None:
-        """Make an object what it was, as if nobody else had ever changed it."""
+        """Make an object what it was, with nothing of what others changed."""
         kind, metadata = item["kind"], item["metadata"]
         namespace, name = str(metadata.get("namespace") or ""), metadata["name"]
         now = await self.read(kind, name, namespace)

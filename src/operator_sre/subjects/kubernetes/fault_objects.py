@@ -58,7 +58,7 @@ def rollout_row(
     """A change of a pod template that does not work."""
     steps = (*more, template(app, container, **pod))
     truths = (f"{cause}@shop/deployment/{app}",)
-    # A container that cannot run is often also one that is not ready.
+    # A container that cannot run is often not ready either.
     others = ("pods_ready", "rollouts_complete", "services_backed", "containers_run")
     breaks = tuple(dict.fromkeys((invariant, *others, "containers_start")))
     return Break(name, sentence, breaks, truths, steps, end, needs_pods)

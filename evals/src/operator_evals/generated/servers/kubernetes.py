@@ -157,7 +157,7 @@ def fields_of(item: Object) -> Iterator[Setting]:
     def walk(value: Any, path: tuple[str, ...]) -> Iterator[Setting]:
         if isinstance(value, Mapping):
             for key in sorted(value):
-                # A key with a slash cannot be said in a path, and is a label of Kubernetes.
+                # A key with a slash cannot be written in a path, and is a label of Kubernetes.
                 if "/" not in key:
                     yield from walk(value[key], (*path, key))
         elif isinstance(value, list):
