@@ -249,7 +249,7 @@ class _Cluster:
             await self.change("PATCH", place, back, content=STRATEGIC)
 
     async def settle(self) -> None:
-        """Wait until every workload has all its pods, for a while; callers judge where it lacks some."""
+        """Wait until every workload has all its pods, but not for ever."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S_MAX):
                 while await self.find_unready():  # noqa: ASYNC110  only the API server knows

@@ -270,7 +270,8 @@ def _node(index: int, nodes: int) -> list[ProcessSpec]:
                 *("--pause", "{built}/pause", "--group", group),
             ),
             depends_on=("switch",),
-            ready_argv=("test", "-s", "{dir}/init"),
+            # A killed node leaves its file.
+            ready_argv=("sh", "-c", 'test -e "/proc/$(cat "$0")/ns"', "{dir}/init"),
         ),
         ProcessSpec(
             f"{name}-runtime",
