@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +14,10 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
+from operator_protocols.domain.diagnosis import NO_CAUSES
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import CheckResult, Violation, key_of
+from operator_protocols.domain.observation import CheckResult, Trouble, Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     LATE,
@@ -35,7 +37,7 @@ from operator_protocols.errors import ConflictError, MissingExtraError, ModelErr
 from operator_protocols.kit.machine import has_exited
 from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
 from operator_sre.act import ActionRecord, Request, WhenBusy, act
-from operator_sre.agent.progress import cause_of, deadline_of, repeats, undos_of, unreadable
+from operator_sre.agent.progress import causes_of, deadline_of, repeats, undos_of, unreadable
 from operator_sre.agent.run import Run
 from operator_sre.agent.suspicion import briefing_texts, proof_texts, result_texts, suspicions
 from operator_sre.agent.transcript import (
@@ -48,7 +50,7 @@ from operator_sre.agent.transcript import (
 from operator_sre.codec import to_json
 from operator_sre.controls import Controls
 from operator_sre.monitor import Monitor
-from operator_sre.tickets import Desk
+from operator_sre.tickets import Desk, find_unrelated
 from operator_sre.verify import Concern, Verifier
 
 __all__ = ["Pipeline", "Work"]
@@ -108,7 +110,7 @@ class Pipeline:
         if watched.violations and (why := self.gone(subject)):
             await self.desk.retire(subject, why)
             return watched.check
-        await self.desk.file(watched.violations, watched.targets, at)
+        await self.desk.file(watched.violations, watched.targets, at, began=watched.began)
         await self.desk.flag(subject, watched.conditions, at)
         await self.desk.plan(subject, watched.silenced, watched.violations, at)
         await self.desk.recover(subject, watched.conditions, at)
@@ -162,7 +164,14 @@ class Pipeline:
             Kind.RUN_STARTED, start, ticket=ticket.id, run=ticket.run, key=f"{ticket.run}/started"
         )
         await self.journal.append(draft)
-        briefing, broken = await self._brief(ticket, controls)
+        # What the first command needs gets ready while the subject is observed.
+        get_ready = controls.executor.get_ready
+        ready = asyncio.ensure_future(get_ready()) if get_ready is not None else None
+        try:
+            briefing, broken = await self._brief(ticket, controls)
+        finally:
+            if ready is not None:
+                await asyncio.wait([ready])
         if recorded.first_look is not None:  # harm that this run did before a restart stays its own
             broken = recorded.first_look.broken()
         run = Run(
@@ -220,6 +229,21 @@ class Pipeline:
                 return refusal
             why = why or (repeats(run.steps, verdict.action) if changes else "")
             if changes and want.action not in undos_of(run.steps):
+                touched = str(verdict.action.arguments.get("target") or verdict.action.target)
+                if not why and touched in run.given_up:
+                    spent = f"The attempts at {touched} are used up; nothing is changed there."
+                    return replace(verdict.refusal(spent), data={UNAVAILABLE: "attempts"})
+                others = run.unproven_targets - {touched}
+                # An agent that proposes it again all the same is answered by the gate.
+                if not why and others and not any(step.late for step in run.steps):
+                    restraint, limits = work.controls.restraint, work.controls.executor.limits()
+                    if len(others) >= limits.targets_max or (
+                        restraint is not None and restraint.is_crowded(verdict, ticket.subject)
+                    ):
+                        first = (
+                            f"Not run: the repairs of {', '.join(sorted(others))} are proven first."
+                        )
+                        return Result(Outcome.CANCELLED, stderr=first, data={LATE: True})
                 if not why and (loop := self._find_crash_loop(ticket, verdict.action)):
                     return replace(verdict.refusal(loop), data={UNAVAILABLE: "crash loop"})
                 why = why or self.objection(Ask(run.briefing, tuple(run.steps), self.budget))
@@ -305,16 +329,17 @@ class Pipeline:
             for invariant in subject.invariants
             if invariant.severity is Severity.CRITICAL
         }
-        cause = cause_of(work.run.steps)
+        # What else was started meanwhile breaks what its own cause breaks until it is up.
+        blamed = causes_of(work.run.steps, {want.target, *work.run.unproven_targets} - {""})
         breaks = frozenset(
-            name for each in work.controls.causes if each.name == cause for name in each.breaks
+            name for each in work.controls.causes if each.name in blamed for name in each.breaks
         )
         proof = await self.verifier.prove(
             lambda: covered,
             check_once,
             before=work.broken_before,
             targets=work.run.briefing.targets,
-            deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
+            deadline_s=deadline_of(work.run.changes, work.run.briefing.tools),
             hasty=want.arrival or want.hasty,
             changed=work.run.unproven,
             concern=Concern(critical, breaks),
@@ -356,15 +381,46 @@ class Pipeline:
             ticket = replace(ticket, violations=work.proven.violations)
         over = Draft(Kind.RUN_FINISHED, finish, ticket=ticket.id, run=ticket.run)
         reason = end.reason
+        leaves: list[Violation] = []
         if end.proof is None or not end.proof.held:
+            leaves = self._find_unrelated(work, ticket)
             broken = sorted(
                 f"{violation.target} {violation.invariant}"
                 for violation in ticket.violations
-                if violation.key in work.run.briefing.broken
+                if violation.key in work.run.briefing.broken and violation not in leaves
             )
+            apart = ", ".join(sorted(f"{each.target} {each.invariant}" for each in leaves))
+            reason += f" Not explained by it, in a ticket of its own: {apart}." if apart else ""
             still = f"; still broken: {', '.join(broken[:BROKEN_NAMED_MAX])}" if broken else ""
             reason = f"{reason} Next: `operator tickets show {ticket.id}`{still}."
-        return await self.desk.close(ticket, end.proof, over, reason=reason)
+        return await self.desk.close(ticket, end.proof, over, reason=reason, leaves=leaves)
+
+    def _find_unrelated(self, work: Work, ticket: Ticket) -> list[Violation]:
+        """What is broken in a ticket that ends without a proof, and has another cause than it.
+
+        What an action broke stays, so that no agent takes it up in another ticket.
+        """
+        run, briefing = work.run, work.run.briefing
+        diagnoses = [each.want.diagnosis for each in run.steps if isinstance(each.want, Diagnose)]
+        proofs = [each.result for each in run.steps if isinstance(each.result, Proof)]
+        if not diagnoses or any(proof.harm for proof in proofs):
+            return []
+        *others, last = diagnoses
+        if last.cause in NO_CAUSES:
+            return []
+        apart = {each.target for each in others if each.cause not in NO_CAUSES}
+        apart |= {each.name for each in briefing.targets if has_exited(each)}
+        apart |= {
+            each.target for each in briefing.observation.seen if each.trouble is Trouble.REFUSED
+        }
+        # Where this run has tried already, another ticket would only try again.
+        apart -= {
+            str(step.want.action.arguments.get("target") or step.want.action.target)
+            for step in run.changes
+            if isinstance(step.want, Act)
+        }
+        unrelated = find_unrelated(ticket, last.target, briefing.targets, apart)
+        return [each for each in unrelated if each.key in briefing.broken]
 
     async def _brief(self, ticket: Ticket, controls: Controls) -> tuple[Briefing, frozenset[str]]:
         """A fresh briefing; the observation that an agent may cite is in the ledger first."""

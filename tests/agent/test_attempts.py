@@ -29,9 +29,11 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.agent.progress import (
     ARRIVED,
-    attempts_of,
-    cause_of,
+    caused_harm,
+    causes_of,
+    count_failed,
     deadline_of,
+    list_uncovered,
     repeats,
     to_undo,
 )
@@ -43,6 +45,7 @@ from tests.models.world import briefing
 
 UNDO = Action("fill", {}, target="node-1")
 DRAIN = Action("drain", {}, target="node-1")
+OTHER = Action("open", {}, target="node-2")
 
 
 def _done(action: Action, undo: Action | None = None) -> Step:
@@ -66,9 +69,8 @@ def test_the_same_change_makes_no_sense_after_a_proof_that_failed() -> None:
 
 
 def test_what_did_not_help_is_taken_back_newest_first() -> None:
-    other = Action("open", {}, target="node-2")
-    steps = [_done(DRAIN, UNDO), _done(MEND), _done(MEND, other), _proven()]
-    assert to_undo(steps) == (other, UNDO)
+    steps = [_done(DRAIN, UNDO), _done(MEND), _done(MEND, OTHER), _proven()]
+    assert to_undo(steps) == (OTHER, UNDO)
     assert to_undo([*steps, _done(MEND), _proven()]) == ()
 
 
@@ -85,11 +87,11 @@ def test_taking_back_is_not_taken_back() -> None:
 
 
 def test_a_look_on_arrival_is_no_attempt() -> None:
-    assert attempts_of([_proven(arrival=True), _proven(claim="done")]) == 1
+    assert count_failed([_proven(arrival=True), _proven(claim="done")]) == {"": 1}
 
 
 def test_a_mind_that_says_what_is_said_on_arrival_has_made_an_attempt() -> None:
-    assert attempts_of([_proven(claim=ARRIVED)]) == 1
+    assert count_failed([_proven(claim=ARRIVED)]) == {"": 1}
 
 
 @pytest.mark.asyncio
@@ -303,7 +305,40 @@ async def test_a_change_for_a_target_that_does_not_exist_is_refused(
 def test_attempts_count_per_target_and_proven_repairs_count_nowhere() -> None:
     failed, held = proof(held=False), proof(held=True)
     steps = [Step(Prove("x", target="a"), failed), Step(Prove("x", target="b"), failed)]
-    assert attempts_of(steps) == 1
-    assert attempts_of([*steps, *[Step(Prove("x", target="c"), held)] * 9]) == 1
-    assert attempts_of([*steps, Step(Prove("x", target="a"), failed)]) == 2
-    assert cause_of([Step(DIAGNOSIS, None), *steps]) == "process_dead"
+    assert count_failed(steps) == {"a": 1, "b": 1}
+    assert count_failed([*steps, *[Step(Prove("x", target="c"), held)] * 9]) == {"a": 1, "b": 1}
+    assert count_failed([*steps, Step(Prove("x", target="a"), failed)])["a"] == 2
+    assert causes_of([Step(DIAGNOSIS, None), *steps]) == {"process_dead"}
+
+
+def test_a_proof_expects_what_the_causes_of_all_unproven_parts_break() -> None:
+    other = replace(DIAGNOSIS.diagnosis, target="node-2", cause="disk_full")
+    both = [Step(DIAGNOSIS, None), Step(Diagnose(other), None)]
+    assert causes_of(both, {"node-2"}) == {"disk_full"}
+    assert causes_of(both, {"node-1", "node-2"}) == {"process_dead", "disk_full"}
+    assert causes_of(both, {"node-3"}) == {"process_dead", "disk_full"}
+    assert causes_of([*both, Step(Prove("all"), None)]) == {"disk_full"}
+
+
+def test_each_change_waits_for_a_proof_of_its_own_target() -> None:
+    both = [_done(DRAIN, UNDO), _done(replace(MEND, target="node-2", arguments={}), OTHER)]
+    failed = replace(proof(held=False), health=Health.BROKEN)
+    first = Step(Prove("x", target="node-1"), proof(held=True))
+    assert list_uncovered([*both, first]) == both[1:]
+    assert list_uncovered([*both, Step(Prove("x"), failed)]) == []
+    assert list_uncovered([*both, Step(Prove("x", target="web"), failed)]) == [], (
+        "of all consequences"
+    )
+    assert to_undo([*both, Step(Prove("x", target="node-1"), failed)]) == (UNDO,)
+    assert to_undo([*both, first, Step(Prove("x", target="node-2"), failed)]) == (OTHER,)
+
+
+def test_after_harm_all_that_is_unproven_is_suspected_and_rolled_back() -> None:
+    both = [_done(DRAIN, UNDO), _done(replace(MEND, target="node-2", arguments={}), OTHER)]
+    broke = replace(proof(held=False), harm=("shop/node-3/up",), critical=("shop/node-3/up",))
+    steps = [Step(DIAGNOSIS, None), *both, Step(Prove("x", target="node-1"), broke)]
+    assert to_undo(steps) == (OTHER, UNDO)
+    assert "drain() (exit 0); mend() (exit 0)" in caused_harm(steps, ())
+    held = Step(Prove("x", target="node-1"), proof(held=True))
+    later = [*steps[:-1], held, Step(Prove("x", target="node-2"), broke)]
+    assert "broke shop/node-3/up, which held before: mend() (exit 0)." in caused_harm(later, ())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen
 from operator_protocols.domain.ticket import TicketState
@@ -19,7 +20,11 @@ from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.errors import StoreError
 from operator_sre.app import own_subject
 from operator_sre.app.health import show_health
+from operator_sre.app.notices import configured_channels
 from operator_sre.app.own_subject import (
+    PAGE_ENTRIES,
+    STUCK_S,
+    WINDOW_S,
     OwnSubject,
     StoreAlarm,
     own_plugin,
@@ -28,8 +33,10 @@ from operator_sre.app.own_subject import (
     watch_own,
 )
 from operator_sre.app.wiring import OWN, App
+from operator_sre.notify.channel import PREFIX
 from operator_sre.notify.notice import Message
 from tests.app.home import opened
+from tests.contract.samples import violation
 from tests.e2e.waiting import eventually
 from tests.every import every
 
@@ -151,6 +158,86 @@ def test_checks_that_were_missed_count_within_the_window_only(tmp_path: Path) ->
         assert missed(9) == 4
         clock.steady_s = 1000.0
         assert missed(9) == 0
+
+
+def test_a_write_that_takes_long_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    with opened(tmp_path) as app:
+        claim = app.store.cursors.claim
+
+        async def slowly(*words: object, **more: object) -> object:
+            clock.steady_s += 3.0
+            return await claim(*words, **more)  # type: ignore[arg-type]
+
+        subject = OwnSubject(replace(app, clock=clock))
+        found = asyncio.run(subject.observe())
+        assert "store_writable" not in _broken(_findings(subject, found))
+        monkeypatch.setattr(app.store.cursors, "claim", slowly)
+        found = asyncio.run(subject.observe())
+        assert "3.0 s" in _broken(_findings(subject, found))["store_writable"]
+
+
+def test_a_run_without_progress_is_noticed_until_it_moves(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        asyncio.run(app.store.tickets.open([violation()]))
+        claim = app.store.leases.claim("crane", run="run-1", lease_s=1e6, attempts_max=3)
+        ticket = asyncio.run(claim)
+        assert ticket is not None
+
+        def stuck(after_s: float) -> object:
+            wall = app.clock.now() + timedelta(seconds=after_s)
+            subject = OwnSubject(replace(app, clock=Clock(wall)))
+            return asyncio.run(subject.observe()).of("agents").readings["stuck"]
+
+        assert stuck(STUCK_S - 60) == ""
+        assert stuck(STUCK_S + 60) == f"ticket {ticket.id}"
+        asyncio.run(app.store.leases.release(ticket, reason="parked", wait_s=0.0, counts=False))
+        assert stuck(STUCK_S + 60) == "", "nobody works on it"
+
+
+def test_models_that_another_had_to_answer_for_count_within_the_window_only(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        clock = Clock(app.clock.now())
+
+        def answer(note: str, by: str) -> None:
+            draft = Draft(Kind.REASONING, {"by": by, "note": note} if by else {})
+            asyncio.run(app.store.journal.append(draft))
+
+        def seen(subject: OwnSubject) -> tuple[object, object]:
+            readings = asyncio.run(subject.observe()).of("models").readings
+            return readings["fallbacks"], readings["problem"]
+
+        answer("timeout", "small")
+        subject = OwnSubject(replace(app, clock=clock))
+        assert seen(subject) == (1, "timeout"), "it was written before this start"
+        answer("", "")
+        for number in range(PAGE_ENTRIES + 1):
+            answer(f"refused {number}", "small")
+        assert seen(subject) == (PAGE_ENTRIES + 2, f"refused {PAGE_ENTRIES}")
+        assert seen(subject)[0] == PAGE_ENTRIES + 2, "each counts once"
+        clock.wall += timedelta(seconds=WINDOW_S + 60)
+        assert seen(subject) == (0, "")
+        assert seen(OwnSubject(replace(app, clock=clock))) == (0, "")
+
+
+def test_a_channel_that_takes_no_message_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("json://127.0.0.1:1/\n")
+    (tmp_path / "urls").chmod(0o600)
+    with opened(tmp_path, '[notify]\nurls_file = "urls"\n') as app:
+
+        def problem() -> object:
+            return asyncio.run(OwnSubject(app).observe()).of("messages").readings["problem"]
+
+        assert problem() == ""
+        (channel,) = configured_channels(app)
+        cursors = app.store.cursors
+        cursor = asyncio.run(cursors.claim(f"{PREFIX}{channel.name}", "crane", lease_s=60.0))
+        assert cursor is not None
+        failed = replace(cursor, note={"problem": "connection refused"})
+        asyncio.run(cursors.keep(failed, lease_s=60.0))
+        assert problem() == f"{channel.name}: connection refused"
 
 
 def test_people_hear_of_a_store_that_cannot_be_written_without_it(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from operator_sre.engine.queues import SCHEMA, TicketQueue
 from tests.contract.clock import NOON
 from tests.contract.postgres import database_in, shared_server
 from tests.contract.stores import Home, Ports
+from tests.contract.workshop import Endless
 from tests.engines.floor import Floor
 from tests.processes.waiting import eventually
 
@@ -67,20 +68,6 @@ async def _working(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
         assert task.cancelled(), task.exception()
 
 
-class _Hanging:
-    """A mind that thinks for ever."""
-
-    name = "hanging"
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        self.begun.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing wakes it")
-
-
 class _Failing:
     """A mind that fails for the first ticket it is asked about, and gives up on all others."""
 
@@ -108,7 +95,7 @@ async def test_tickets_are_worked_on_and_stopping_gives_back_what_is_under_way(
     assert [ticket.state for ticket in one.store.tickets.find()] == [TicketState.RESOLVED] * 3
     assert set(one.repaired().values()) == {1}
     await one.open_tickets(1, behind=3)
-    mind = _Hanging()
+    mind = Endless()
     other = floor(mind)
     async with _working(other.engine(kind)):
         await asyncio.wait_for(mind.begun.wait(), WITHIN_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -59,6 +60,44 @@ async def test_a_refused_ticket_files_none_of_its_violations(ports: Ports) -> No
     with pytest.raises(ConflictError):
         await ports.tickets.open([violation("node-2"), violation("node-1")])
     assert (await ports.tickets.open([violation("node-2")])).target == "node-2"
+
+
+@pytest.mark.parametrize("grows", [False, True])
+async def test_what_a_check_saw_before_its_ticket_ended_is_left_to_the_next_check(
+    ports: Ports, clock: HeldClock, grows: bool
+) -> None:
+    await ports.tickets.open([violation()])
+    first = await ports.leases.claim("worker-1", run="run-1", lease_s=60.0, attempts_max=3)
+    assert first is not None
+    other = await ports.tickets.open([violation("node-9")])
+
+    async def file(began: datetime | None) -> Ticket:
+        if grows:
+            return await ports.tickets.grow(other, [violation()], began=began)
+        return await ports.tickets.open([violation()], began=began)
+
+    began = clock.now()
+    clock.advance(2.0)
+    await ports.leases.end(first, resolved(first))
+    clock.advance(1.0)
+    before = _count(ports)
+    with pytest.raises(ConflictError, match="ended after it was seen"):
+        await file(began)
+    assert _count(ports) == before
+    # What another check sees afterwards is a new break.
+    assert (await file(clock.now())).state is TicketState.OPEN
+
+
+async def test_an_end_by_a_clock_ahead_of_ours_hides_no_break(
+    ports: Ports, clock: HeldClock
+) -> None:
+    await ports.tickets.open([violation()])
+    first = await ports.leases.claim("worker-1", run="run-1", lease_s=600.0, attempts_max=3)
+    assert first is not None
+    clock.advance(300.0)
+    await ports.leases.end(first, resolved(first))
+    clock.advance(-299.0)
+    assert (await ports.tickets.open([violation()], began=clock.now())).id != first.id
 
 
 async def test_one_target_may_break_in_several_ways(ports: Ports) -> None:

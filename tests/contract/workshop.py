@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from operator_sre.verify import Verifier
 from tests.contract.clock import HeldClock, LeapingClock
 from tests.contract.plants import Plant
 
-__all__ = ["DIAGNOSIS", "MEND", "Mend", "Script", "Workshop"]
+__all__ = ["DIAGNOSIS", "MEND", "Endless", "Mend", "Script", "Workshop"]
 
 STABLE_S = 5.0
 DIAGNOSIS = Diagnose(
@@ -69,6 +70,21 @@ class Script:
         self.asked.append(ask)
         turn = len(ask.turns)
         return self._turns[turn] if turn < len(self._turns) else Answer("I have no more to say", ())
+
+
+class Endless:
+    """An agent that thinks until it is cancelled; `begun` is set when it begins."""
+
+    name = "endless"
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Never."""
+        self.begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing wakes it")
 
 
 class Mend:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
 
 import pytest
 
 from operator_sre import __version__
 from operator_sre.executor.porter.lab import PART_LABEL
+from tests.deploy.built import COMMIT, FOLDER, IMAGES, build_image, hand_over, take_in
 from tests.engines.base import Base, base_or_why
-from tests.engines.docker_keeper import Asking
 from tests.engines.dockerd import Engine, PrivateEngine, private_engine
 from tests.executor.porter.standing import LAB, labels
 from tests.lab.stacks.engines import compose_for, engine_to_publish
@@ -30,15 +25,8 @@ pytestmark = [
     pytest.mark.group("built"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "deploy" / "images"
-BASE = "operator-tests/python:3.12-slim"
-IMAGES = {target: f"operator-sre/{target}:{__version__}" for target in ("operator", "agent")}
-BUILD_S_MAX, HAND_OVER_S_MAX, UP_S_MAX = 1800.0, 900.0, 300.0
+UP_S_MAX = 300.0
 TOOLS = ("curl", "jq", "dig", "nc", "ping", "tcpdump", "docker", "kubectl")
-# What is fetched for a build may come through somebody whom only this machine trusts.
-TRUSTING = ("SSL_CERT_FILE", "PIP_CERT")
-BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 PROJECT = """\
 [subjects.limiter]
 plugin = "ratelimiter"
@@ -64,83 +52,18 @@ def engine(pytestconfig: pytest.Config, base: Base) -> Iterator[PrivateEngine]:
     """An engine that has both images, made by another one that reached the packages."""
     builder = private_engine(pytestconfig, outward=True)
     try:
-        _take_in(builder, base.tar)
+        take_in(builder, base.tar)
         for target in IMAGES:
-            _build(builder, target)
+            build_image(builder, target)
         engine = engine_to_publish(pytestconfig)
         try:
-            _hand_over(builder, engine)
+            hand_over(builder, engine)
             builder.end()
             yield engine
         finally:
             engine.end()
     finally:
         builder.end()
-
-
-def _take_in(engine: Engine, base: Path) -> None:
-    words = [f"ENV {name}={BUNDLE}" for name in TRUSTING]
-    changes = "".join(f"&changes={quote(each)}" for each in words)
-    name, _, tag = BASE.partition(":")
-    path = f"/images/create?fromSrc=-&repo={quote(name)}&tag={tag}{changes}"
-    with base.open("rb") as file:
-        told = _sent(engine, path, file)
-    assert b'"error"' not in told, told
-
-
-def _build(engine: Engine, target: str) -> None:
-    """Build one of them with what the file beside the Dockerfile lets reach the builder."""
-    asked = {
-        "dockerfile": "deploy/images/Dockerfile",
-        "target": target,
-        "t": IMAGES[target],
-        "networkmode": "host",
-        "buildargs": json.dumps({"BASE": BASE}),
-        "version": "1",
-    }
-    told = _sent(engine, f"/build?{urlencode(asked)}", _context())
-    said = [json.loads(line) for line in told.splitlines()]
-    errors = [one["error"] for one in said if "error" in one]
-    assert not errors, (errors, "".join(one.get("stream", "") for one in said)[-3000:])
-
-
-def _context() -> io.BytesIO:
-    patterns = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        for name in [line[1:] for line in patterns if line.startswith("!")]:
-            tar.add(ROOT / name, name, filter=_without_caches)
-        tar.add(FOLDER / "Dockerfile", "deploy/images/Dockerfile")
-    content.seek(0)
-    return content
-
-
-def _without_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in Path(entry.name).parts else entry
-
-
-def _hand_over(one: Engine, other: Engine) -> None:
-    asking = Asking(one.socket, timeout_s=HAND_OVER_S_MAX)
-    try:
-        asking.request("GET", f"/images/get?{urlencode([('names', n) for n in IMAGES.values()])}")
-        told = _sent(other, "/images/load?quiet=1", asking.getresponse())
-    finally:
-        asking.close()
-    assert b'"error"' not in told, told
-
-
-def _sent(engine: Engine, path: str, body: Any) -> bytes:
-    """What an engine says to a stream that has no length of its own."""
-    asking = Asking(engine.socket, timeout_s=BUILD_S_MAX)
-    try:
-        headers = {"Content-Type": "application/x-tar", "Transfer-Encoding": "chunked"}
-        asking.request("POST", path, body, headers, encode_chunked=True)
-        answer = asking.getresponse()
-        told = answer.read()
-    finally:
-        asking.close()
-    assert answer.status < 400, (answer.status, told[:2000])
-    return told
 
 
 def _told(engine: Engine, image: str, *words: str, entrypoint: str = "") -> tuple[int, str]:
@@ -165,7 +88,11 @@ def test_it_runs_as_nobody_special_on_a_root_that_it_cannot_write(
     engine: PrivateEngine, base: Base, target: str
 ) -> None:
     image = IMAGES[target]
-    assert _told(engine, image, "--version") == (0, f"operator {__version__}\r\n")
+    assert _told(engine, image, "--version") == (
+        0,
+        f"operator {__version__} (commit {COMMIT[:12]})\r\n",
+    )
+    assert _told(engine, image, "docs", "gate")[0] == 0, "the documentation is inside"
     script = "id -u; python --version; touch /x /opt/operator/x; touch ~/x && echo at home"
     _, said = _told(engine, image, "-c", script, entrypoint="sh")
     assert said.startswith(f"10001\r\nPython {base.python}."), said

@@ -33,4 +33,6 @@ def test_the_service_starts_with_a_line_that_exists_and_no_secret_in_it() -> Non
     assert words[0] == "operator"
     assert parse_line(words[1:]) == ("service", "run")
     assert "/run/secrets/database" in script
+    # Every command in the container finds the same store, and no address has a password.
+    assert operator["environment"]["OPERATOR_STORE"] == "postgresql://operator@database/operator"
     assert "PASSWORD" not in operator["environment"]

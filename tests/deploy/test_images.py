@@ -93,7 +93,8 @@ def test_all_that_is_copied_is_there_and_reaches_the_builder() -> None:
 
 
 def test_images_begin_with_a_pinned_slim_python_and_end_as_a_user() -> None:
-    (base,) = (rest for word, rest in _instructions() if word == "ARG")
+    base, commit = (rest for word, rest in _instructions() if word == "ARG")
+    assert commit == "COMMIT="
     assert re.fullmatch(r"BASE=python:3\.12\.\d+-slim-[a-z]+", base), base
     stages = _stages()
     assert {name: one.base for name, one in stages.items()} == {

@@ -21,6 +21,7 @@ from operator_sre.engine.local import LocalEngine
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.app.home import SUBJECTS
 from tests.contract.servers import unused_port
+from tests.contract.workshop import Endless
 from tests.e2e.home import Home, Json
 from tests.e2e.warm import Warm
 from tests.faces.receiver.world import listening
@@ -160,21 +161,7 @@ def mind_with_a_mistake(place: Place) -> Json:
     return told
 
 
-class _Endless:
-    """A mind that is thinking when something happens to its worker."""
-
-    name = "endless"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
-def _minded(keeper: Shopkeeper, mind: _Broken | _Endless) -> LocalEngine:
+def _minded(keeper: Shopkeeper, mind: _Broken | Endless) -> LocalEngine:
     engine = keeper.app.engine()
     return replace(engine, pipeline=replace(engine.pipeline, model=mind))
 
@@ -189,9 +176,9 @@ def worker_lost(place: Place) -> Json:
                 "w", run="run-lost", lease_s=0.0, attempts_max=3, ticket=0, subjects=None
             )
             assert ticket is not None
-            mind = _Endless()
+            mind = Endless()
             task = asyncio.ensure_future(_minded(keeper, mind).pipeline.work(ticket))
-            await mind.asked.wait()
+            await mind.begun.wait()
             task.cancel()
             await asyncio.wait([task])
         assert not await keeper.app.engine().work_once()
@@ -305,9 +292,9 @@ def stopped(place: Place) -> Json:
 async def _thinking(keeper: Shopkeeper) -> AsyncIterator[str]:
     """A run whose mind thinks, and which has ended when this is over."""
     await keeper.break_one()
-    mind = _Endless()
+    mind = Endless()
     work = asyncio.ensure_future(_minded(keeper, mind).work_once())
-    await mind.asked.wait()
+    await mind.begun.wait()
     yield keeper.newest()
     await work
 

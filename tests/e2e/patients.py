@@ -1,6 +1,8 @@
 """Web servers by the hundred in one process, each well until its file says that it is jammed.
 
-python -m tests.e2e.patients FOLDER COUNT      prints their ports, and serves until it is ended
+python -m tests.e2e.patients FOLDER COUNT ADDRESS   prints their ports, and serves until it is ended
+
+GET /cure frees a server, for who cannot reach its file.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,7 @@ causes:
 levers:
   cure:
     says: Remove the jam
-    command: [sh, cure.sh, "{{target}}"]
+    command: {command}
     risk: low
     idempotent: false
 """
@@ -75,12 +77,26 @@ class Patients:
 
 
 @contextmanager
-def running_patients(folder: Path, count: int) -> Iterator[Patients]:
-    """So many servers, with their description and its lever in the folder."""
+def running_patients(
+    folder: Path,
+    count: int,
+    *,
+    address: str = "127.0.0.1",
+    within: Sequence[str] = (),
+    command: str = '[sh, cure.sh, "{target}"]',
+) -> Iterator[Patients]:
+    """So many servers, with their description and its lever in the folder.
+
+    `within` are words in front of the command of the servers, which enter another network.
+    """
     (folder / "jams").mkdir()
     (folder / "cure.sh").write_text(_CURE)
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.e2e.patients", str(folder), str(count)],
+        [
+            *within,
+            *(sys.executable, "-m", "tests.e2e.patients"),
+            *(str(folder), str(count), address),
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -88,8 +104,12 @@ def running_patients(folder: Path, count: int) -> Iterator[Patients]:
     try:
         assert server.stdout is not None
         ports: dict[str, int] = json.loads(server.stdout.readline())
-        lines = [f"  {name}: {{kind: page, port: {port}}}" for name, port in ports.items()]
-        (folder / "farm.yaml").write_text(_DESCRIPTION.format(targets="\n".join(lines)))
+        lines = [
+            f"  {name}: {{kind: page, host: {address}, port: {port}}}"
+            for name, port in ports.items()
+        ]
+        description = _DESCRIPTION.format(targets="\n".join(lines), command=command)
+        (folder / "farm.yaml").write_text(description)
         yield Patients(folder, tuple(ports))
     finally:
         server.terminate()
@@ -98,7 +118,7 @@ def running_patients(folder: Path, count: int) -> Iterator[Patients]:
             server.stdout.close()
 
 
-async def _serve(folder: Path, count: int) -> None:
+async def _serve(folder: Path, count: int, address: str) -> None:
     ports = {}
     for number in range(count):
         name = f"page-{number:03d}"
@@ -107,7 +127,11 @@ async def _serve(folder: Path, count: int) -> None:
             reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = name
         ) -> None:
             try:
-                while await reader.readuntil(b"\r\n\r\n"):
+                while head := await reader.readuntil(b"\r\n\r\n"):
+                    if head.startswith(b"GET /cure "):
+                        with (folder / "cures.log").open("a") as log:
+                            log.write(f"{name}\n")
+                        (folder / "jams" / name).unlink(missing_ok=True)
                     body = b'{"jammed": %d}' % (folder / "jams" / name).exists()
                     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body))
                     writer.write(body)
@@ -117,7 +141,7 @@ async def _serve(folder: Path, count: int) -> None:
             finally:
                 writer.close()
 
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        server = await asyncio.start_server(answer, address, 0)
         ports[name] = server.sockets[0].getsockname()[1]
     sys.stdout.write(json.dumps(ports) + "\n")
     sys.stdout.flush()
@@ -126,8 +150,8 @@ async def _serve(folder: Path, count: int) -> None:
 
 def main(words: list[str]) -> None:
     """Serve until ended."""
-    folder, count = words
-    asyncio.run(_serve(Path(folder), int(count)))
+    folder, count, address = words
+    asyncio.run(_serve(Path(folder), int(count), address))
 
 
 if __name__ == "__main__":

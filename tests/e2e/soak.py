@@ -34,9 +34,14 @@ options = {{ file = "{file}" }}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the processes of a home hold at one moment."""
+    """What the processes of a home hold at one moment, and the processor time of those that live.
+
+    Memory is what they wrote: how much of a library's pages counts as theirs depends on who else on
+    this machine has loaded it.
+    """
 
     memory_kb: int
+    cpu_s: float
     descriptors: int
     processes: tuple[str, ...]
     files: tuple[str, ...]
@@ -67,10 +72,15 @@ class Replica:
             stderr=STDOUT,
         )
 
+    def send(self, number: int) -> None:
+        """Signal it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def end(self, number: int = signal.SIGTERM) -> int:
         """Signal it, wait for its end, and return its exit code."""
         assert self._process is not None
-        self._process.send_signal(number)
+        self.send(number)
         return self._process.wait(END_S_MAX)
 
     def close(self) -> None:
@@ -88,17 +98,21 @@ class Replica:
 
 def sample(replica: Replica) -> Sample:
     """Count what its processes hold now; one that ends meanwhile holds nothing."""
-    memory = descriptors = 0
+    memory = descriptors = ticks = 0
     names = []
     for pid, words in processes_of(replica.folder).items():
         with suppress(OSError):
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            memory += next(int(row.split()[1]) for row in rollup if row.startswith("Pss:"))
+            own = ("Pss_Anon:", "Pss_Shmem:")
+            memory += sum(int(row.split()[1]) for row in rollup if row.startswith(own))
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(stat[11]) + int(stat[12])
             descriptors += len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - no entry is read
             names.append(" ".join(words.split()[1:4]))
     place = replica.folder / "tmp"
     files = tuple(sorted(path.relative_to(place).as_posix() for path in place.rglob("*")))
-    return Sample(memory, descriptors, tuple(sorted(names)), files)
+    cpu_s = ticks / os.sysconf("SC_CLK_TCK")
+    return Sample(memory, cpu_s, descriptors, tuple(sorted(names)), files)
 
 
 @dataclass

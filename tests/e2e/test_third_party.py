@@ -102,6 +102,28 @@ def test_it_is_watched_broken_and_healed_as_if_it_were_ours(operator: Operator) 
     eventually(healthy, "health again")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_its_rig_is_broken_by_generated_faults(
+    installed: Mapping[str, str], tmp_path: Path
+) -> None:
+    command = [str(BIN / "operator"), "--home", str(tmp_path / "home"), "eval", "fuzz", "redis"]
+    done = subprocess.run(
+        [*command, "-n", "1", "--seed", "12", "--json"],
+        env=dict(installed),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stderr
+    case, _, table = done.stdout.partition("\n")
+    assert json.loads(case)["seed"] == 12
+    tally = json.loads(table)["tally"]
+    assert (tally["subject"], tally["trials"] + tally["void"]) == ("redis", 1)
+    assert tally["outcomes"]["harm"]["count"] == 0
+
+
 def test_the_snippets_of_its_guide_are_its_own_code() -> None:
     guide = (ROOT / "docs" / "writing-a-subject.md").read_text(encoding="utf-8")
     files = [path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*.py")]

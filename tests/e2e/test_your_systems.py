@@ -49,6 +49,7 @@ def test_the_page_takes_a_reader_to_a_true_finding(home: Home) -> None:
         (row,) = [line for line in text.splitlines() if f"web-{PORT}" in line and "  " in line]
         printed = "\n".join(said.values())
         assert _plain(row.replace(PORT, port)) in _plain(printed), (row, printed)
+    assert _plain(shown[2].replace(PORT, port)) in _plain(printed), "the whole table"
     toml = (home.cwd / "operator.toml").read_text()
     assert toml.startswith('mode = "observe"')
     assert home.run("discover", "--port", port, "--yes").code == 0

@@ -12,7 +12,9 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 
-def eventually(probe: Callable[[], T | None], what: str, *, within_s: float = 100.0) -> T:
+def eventually(
+    probe: Callable[[], T | None], what: str, *, within_s: float = 100.0, every_s: float = POLL_S
+) -> T:
     """The first true value of the probe; fails, saying what for, before the test would."""
     ends = time.monotonic() + within_s
     while True:
@@ -20,4 +22,4 @@ def eventually(probe: Callable[[], T | None], what: str, *, within_s: float = 10
         if value:
             return value
         assert time.monotonic() < ends, f"not within {within_s:g} s: {what}"
-        time.sleep(POLL_S)
+        time.sleep(every_s)

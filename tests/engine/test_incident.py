@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
+from operator_protocols.domain.budget import Budget
+from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.run import Answer, Escalate, Finish
+from operator_protocols.domain.run import Answer, Ask, Diagnose, Escalate, Finish, Step
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
@@ -22,8 +24,10 @@ from operator_protocols.errors import ConflictError
 from operator_protocols.ports import Job
 from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
+from tests.app.home import SUBJECTS, opened
 from tests.contract.plants import Plant, Up
 from tests.contract.workshop import DIAGNOSIS, MEND, STABLE_S, Script, Workshop
+from tests.models import world
 
 pytestmark = pytest.mark.asyncio
 
@@ -137,6 +141,30 @@ async def test_after_a_failed_proof_a_check_may_be_repeated_and_the_change_may_n
     (refused,) = one.entries(Kind.REFUSED)
     assert refused.payload["action"]["tool"] == "mend"
     assert "already ran" in refused.payload["result"]["stderr"]
+
+
+async def test_a_change_is_refused_where_its_diagnosis_contradicts_what_is_there(
+    shop: Open, tmp_path: Path
+) -> None:
+    nowhere = Diagnose(replace(DIAGNOSIS.diagnosis, target="node-9"))
+    alive = Diagnose(replace(DIAGNOSIS.diagnosis, cause="shut", target="node-2"))
+    one = shop(Answer("act", (nowhere, MEND)), Answer("act", (alive, MEND)), DONE)
+    causes = (Cause("shut", "it is shut", 0.1, shows={"up": False}),)
+    pipeline = replace(
+        one.pipeline(), controls=lambda name: replace(one.controls(name), causes=causes)
+    )
+    await pipeline.watch("shop")
+    await pipeline.work(await one.claim())
+    assert one.mend.calls == []
+    first, second = (each.payload["result"]["stderr"] for each in one.entries(Kind.REFUSED))
+    assert "'node-9', which does not exist. Targets: node-1, node-2" in first
+    assert "up of node-2 is True and would be False (seq=" in second
+    # So does the product, whoever the model is.
+    (tmp_path / "home").mkdir()
+    with opened(tmp_path / "home", SUBJECTS) as app:
+        objection = app.engine().pipeline.objection
+    ask = Ask(world.briefing(), (Step(nowhere, None, 20),), Budget())
+    assert "does not exist" in objection(ask)
 
 
 async def test_a_change_is_rolled_back_whatever_is_said_against_its_diagnosis(shop: Open) -> None:

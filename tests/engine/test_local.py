@@ -21,27 +21,13 @@ from operator_sre.engine.local import ATTEMPTS_MAX, POLL_S
 from operator_sre.store import open_store
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import violation
-from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
+from tests.contract.workshop import DIAGNOSIS, MEND, Endless, Script, Workshop
 
 pytestmark = pytest.mark.asyncio
 
 LEASE_S = 30.0
 INTERVAL_S = 10.0
 GIVES_UP = Answer("", (Escalate("a person has to take over"),))
-
-
-class _Hanging:
-    """A mind that thinks for ever."""
-
-    name = "hanging"
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        self.begun.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing wakes it")
 
 
 class _Failing:
@@ -187,7 +173,7 @@ async def test_a_failed_run_goes_on_under_its_own_id(plant: Make) -> None:
 
 
 async def test_a_lease_is_kept_for_as_long_as_the_work_takes(plant: Make) -> None:
-    mind = _Hanging()
+    mind = Endless()
     one = plant(mind)
     await one.open()
     working = asyncio.ensure_future(one.engine().work_once())
@@ -204,7 +190,7 @@ async def test_a_lease_is_kept_for_as_long_as_the_work_takes(plant: Make) -> Non
 async def test_a_lost_lease_ends_the_work_and_not_the_engine(
     plant: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mind = _Hanging()
+    mind = Endless()
     one = plant(mind)
     await one.open()
     working = asyncio.ensure_future(one.engine().work_once())
@@ -238,7 +224,7 @@ async def test_work_that_ends_after_its_lease_was_lost_changes_nothing(plant: Ma
 
 
 async def test_an_engine_that_is_stopped_parks_its_ticket_for_the_next(plant: Make) -> None:
-    mind = _Hanging()
+    mind = Endless()
     one = plant(mind)
     await one.open()
     working = asyncio.ensure_future(one.engine().work())
@@ -255,7 +241,7 @@ async def test_an_engine_that_is_stopped_parks_its_ticket_for_the_next(plant: Ma
 async def test_a_ticket_is_given_back_however_often_the_engine_is_told_to_stop(
     plant: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mind = _Hanging()
+    mind = Endless()
     one = plant(mind)
     await one.open()
     engine = one.engine()
@@ -283,7 +269,7 @@ async def test_a_ticket_is_given_back_however_often_the_engine_is_told_to_stop(
 
 async def test_an_engine_stops_even_when_everything_is_stopped_at_once(plant: Make) -> None:
     """As at the end of an event loop, which cancels every task there is."""
-    mind = _Hanging()
+    mind = Endless()
     one = plant(mind)
     await one.open()
     before = asyncio.all_tasks()

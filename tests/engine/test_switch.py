@@ -10,38 +10,22 @@ import pytest
 import pytest_asyncio
 
 from operator_protocols.domain.limits import SwitchState
-from operator_protocols.domain.run import Answer, Ask
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import StoreError
 from operator_sre.engine import LocalEngine
 from operator_sre.engine.local import FOLLOW_S
 from tests.contract.clock import HeldClock
 from tests.contract.samples import violation
-from tests.contract.workshop import Workshop
+from tests.contract.workshop import Endless, Workshop
 
 pytestmark = pytest.mark.asyncio
-
-
-class _Thinker:
-    """A mind that never comes to an end."""
-
-    name = "thinker"
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        """Think."""
-        self.begun.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing wakes it")
 
 
 class _Plant:
     """An engine whose mind is busy, and the switch as the engine sees it."""
 
     def __init__(self, folder: Path) -> None:
-        self.mind = _Thinker()
+        self.mind = Endless()
         self.clock = HeldClock()
         self.shop = Workshop(folder, self.mind, clock=self.clock)
         self.unreadable = False

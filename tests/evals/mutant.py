@@ -70,9 +70,11 @@ def claim_repairs() -> None:
         claimed = Proof(True, Health.HEALTHY, 2, at, at, 60.0, "Everything holds again.")
         return await close(self, ticket, claimed, *drafts, **words)
 
-    async def ignore(self: Desk, violations: Sequence[Any], *words: Any) -> Sequence[Ticket]:
+    async def ignore(
+        self: Desk, violations: Sequence[Any], *words: Any, **named: Any
+    ) -> Sequence[Ticket]:
         ended = [each for each in self._tickets.find() if each.state.value == "resolved"]
-        return [] if ended else await file(self, violations, *words)
+        return [] if ended else await file(self, violations, *words, **named)
 
     _replace(Desk, "close", lie)
     _replace(Desk, "file", ignore)

@@ -12,7 +12,7 @@ from pathlib import Path
 from operator_evals.app.generated import Tally, load_generated
 from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
 from operator_evals.database import PUBLISHED
-from operator_evals.generated.calibration import calibrate
+from operator_evals.generated.calibration import calibrate, cross_validate
 from operator_evals.score import Share
 
 __all__ = [
@@ -77,7 +77,17 @@ def _calibration() -> str:
     ]
     head = ("probability", "diagnoses", "mean", "right component", "95 % interval")
     scores = f"Brier score {found.brier:.3f}; {found.base:.3f} for a constant guess."
-    return f"{_table(head, rows)}\n{scores} {found.diagnoses} diagnoses.\n"
+    facts = [judged.facts for sitting in sittings for judged in sitting.judged]
+    folds = (
+        ("tenths of the seeds", cross_validate(facts, lambda each: each.seed % 10)),
+        ("one subject after the other", cross_validate(facts, lambda each: each.scenario.subject)),
+    )
+    held_out = [
+        (name, f"{found.brier:.3f}", f"{fitted:.3f}", f"{constant:.3f}")
+        for name, (fitted, constant) in folds
+    ]
+    unseen = _table(("held out", "as stated", "fitted", "constant guess"), held_out)
+    return f"{_table(head, rows)}\n{scores} {found.diagnoses} diagnoses.\n\n{unseen}"
 
 
 def _generated() -> str:

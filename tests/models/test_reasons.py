@@ -98,6 +98,26 @@ async def test_what_a_failed_start_prints_is_the_reason_where_no_log_names_it() 
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("cause", "printed"),
+    [
+        ("port_occupied", "bind on address ('127.0.0.1', 8001): address already in use"),
+        ("disk_full", "write /data/wal: no space left on device"),
+    ],
+)
+async def test_the_reason_that_a_failed_start_prints_outweighs_how_the_target_looks(
+    cause: str, printed: str
+) -> None:
+    broken = Result(Outcome.RAN, 1, stderr=f"node-1 did not start: {printed}")
+    world = World(_shop(DEAD), repair=lambda action: broken)
+    await world.live(Reasoner())
+    last = world.diagnoses[-1]
+    assert (last.cause, last.target) == (cause, "node-1")
+    assert printed.partition(":")[0] in last.summary
+    assert world.done == ["restart_node(target=node-1)"]
+
+
+@pytest.mark.asyncio
 async def test_a_process_on_another_port_is_not_restarted() -> None:
     elsewhere = replace(DEAF, listens=True)
     told = briefing(REFUSED)

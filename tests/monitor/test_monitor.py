@@ -281,6 +281,22 @@ async def test_a_target_that_vanishes_is_forgotten_unless_it_was_broken(watch: _
     assert watch.tickets() == [(TicketState.OPEN, ["shop/node-1/up"])]
 
 
+async def test_a_check_begins_before_anything_is_observed(
+    watch: _Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe = watch.plant.observe
+
+    async def slowly() -> Observation:
+        watch.clock.advance(5.0)
+        return await observe()
+
+    monkeypatch.setattr(watch.plant, "observe", slowly)
+    began = watch.clock.now()
+    watched = await watch.look()
+    assert watched.began == began
+    assert watched.check.observation.at > began
+
+
 async def test_only_what_changes_is_written(watch: _Watch) -> None:
     await watch.look()
     written: list[int] = []

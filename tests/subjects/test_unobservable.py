@@ -1,4 +1,5 @@
-"""What cannot be observed is never healthy and opens a ticket: every subject, every declared probe.
+"""What cannot be observed is never healthy and opens a ticket: every subject that speaks to servers
+of its own, and the probes of descriptions. Clusters and clouds behind an API have theirs.
 
 The table has what a part answers that does not let us in. A password that is rejected, another
 protocol, a wrong certificate and a closed port are the same for all.
@@ -40,7 +41,17 @@ async def _rejecting_postgres(reader: asyncio.StreamReader, writer: asyncio.Stre
     await writer.drain()
 
 
+async def _rejecting_kafka(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """It offers every mechanism, and refuses the token that follows."""
+    for answer in (struct.pack(">hi", 0, 0), struct.pack(">hh", 58, 2) + b"no" + bytes(4)):
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        number = (await reader.readexactly(size))[4:8]
+        writer.write(struct.pack(">i", 4 + len(answer)) + number + answer)
+        await writer.drain()
+
+
 NO_REDIS = says(b"-WRONGPASS invalid username-password pair\r\n")
+DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
 NO_HTTP = http(401, {"detail": "unauthorized"})
 # plug-in, kind of target, an answer that rejects our password, the probe of a declarative target
 PARTS: list[tuple[str, str, Behave, str]] = [
@@ -51,10 +62,13 @@ PARTS: list[tuple[str, str, Behave, str]] = [
     ("ratelimiter", "replica", NO_REDIS, ""),
     ("ratelimiter", "sentinel", NO_REDIS, ""),
     ("tikv", "pd", http(401, b"unauthorized"), ""),
+    ("tikv", "store", http(401, b"unauthorized"), ""),
+    ("kafka", "broker", _rejecting_kafka, ""),
     ("declarative", "web", NO_HTTP, "http: {path: /}"),
     ("declarative", "cache", NO_REDIS, "redis: {}"),
     ("declarative", "db", _rejecting_postgres, "sql: {query: SELECT 1}"),
     ("declarative", "metrics", NO_HTTP, "prometheus: {read: {runs: up}}"),
+    ("declarative", "bucket", http(403, DENIED), "s3: {bucket: backups}"),
 ]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.target import Target, dependencies_of
-from operator_sre.tickets import incidents_of
-from tests.contract.samples import violation
+from operator_sre.tickets import find_unrelated, incidents_of
+from tests.contract.samples import ticket, violation
 
 Needs = dict[str, tuple[str, ...]]
 SHOP: Needs = {"store": (), "node-1": ("store",), "node-2": ("store",), "web": ("node-1",)}
@@ -72,6 +74,27 @@ def test_several_breaks_of_one_target_are_one_incident() -> None:
     breaks = [violation("a", invariant) for invariant in ("x", "y")]
     (incident,) = incidents_of(breaks, _targets({"a": ()}))
     assert list(incident) == breaks
+
+
+@pytest.mark.parametrize(
+    ("about", "apart", "unrelated"),
+    [
+        ("a", {"b"}, ["b"]),
+        ("a", {"b", "web"}, ["b"]),  # the page needs what the diagnosis is about
+        ("web", {"a", "b"}, []),  # what it needs may be its cause
+        ("a", set(), []),  # nothing shows that it fails by itself
+        ("a", {"a"}, []),
+        ("store", {"a", "b", "web"}, ["a", "b", "web"]),
+        ("elsewhere", {"a", "b", "web", "store"}, []),  # a ticket keeps something
+    ],
+)
+def test_what_a_diagnosis_does_not_explain(
+    about: str, apart: set[str], unrelated: list[str]
+) -> None:
+    needs: Needs = {"a": (), "b": (), "web": ("a", "b"), "store": (), "elsewhere": ()}
+    filed = tuple(violation(name) for name in ("a", "b", "web", "store"))
+    found = find_unrelated(replace(ticket(), violations=filed), about, _targets(needs), apart)
+    assert [each.target for each in found] == unrelated
 
 
 _NAMES = st.sampled_from("abcdef")

@@ -99,7 +99,8 @@ class CommandFact:
 
     `text` is the command or call without its reasoning, so that equal texts are the same action.
     `changes` is what the gate thinks: anything that it does not call SAFE. `inside` is False for
-    what was done to something that is not a part of the subject.
+    what was done to something that is not a part of the subject. `reading` is what a probe of the
+    built-in reasoner showed, such as `process=dead`: with the fault it is a count for a likelihood.
     """
 
     seq: int
@@ -121,6 +122,7 @@ class CommandFact:
     destructive: bool = False
     reasoning: str = ""
     by: str = ""
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ After a failed proof the next attempt needs another plan, and its changes are ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
@@ -20,13 +20,14 @@ __all__ = [
     "ARRIVED",
     "Progress",
     "account_of",
-    "attempts_of",
-    "cause_of",
     "caused_harm",
+    "causes_of",
+    "count_failed",
     "deadline_of",
     "is_change",
     "left_of",
     "limit_reached",
+    "list_uncovered",
     "obstacle_of",
     "read_only_tools",
     "repeats",
@@ -85,9 +86,19 @@ class Progress:
         """Whether something was changed after the last proof."""
         return unproven(self.effective_steps(), self._read_only)
 
+    def unproven_targets(self) -> frozenset[str]:
+        """The targets of the changes that succeeded and that no proof has covered yet."""
+        left = list_uncovered(self.effective_steps(), self._read_only)
+        done = [each for each in left if isinstance(each.result, Result) and each.result.ok]
+        return frozenset(filter(None, map(_target_of, done)))
+
     def caused_harm(self) -> str:
         """What the changes before the last proof broke that must never break."""
         return caused_harm(self.effective_steps(), self._read_only)
+
+    def to_undo(self) -> tuple[Action, ...]:
+        """What rolls back the changes that the last proof found of no help."""
+        return to_undo(self.effective_steps())
 
     def obstacle(self) -> ErrorCategory | None:
         """What stood in the way, if it has a category."""
@@ -98,9 +109,21 @@ class Progress:
         found = [step.seq for step in self.steps if isinstance(step.want, Act | Prove)]
         return {seq for seq in found if seq is not None}
 
-    def attempts(self) -> int:
-        """How many plans were tried."""
-        return attempts_of(self.steps)
+    def attempts(self, target: str | None = None) -> int:
+        """How many plans failed at a target; without one, at the target with the most of those
+        that still have attempts.
+        """
+        failed = count_failed(self.steps)
+        if target is not None:
+            return failed[target]
+        given_up = self.given_up()
+        return max((count for name, count in failed.items() if name not in given_up), default=0)
+
+    def given_up(self) -> frozenset[str]:
+        """The targets whose attempts are used up; others of the same ticket have theirs."""
+        failed = count_failed(self.steps)
+        spent = self._budget.attempts_max
+        return frozenset(name for name, count in failed.items() if name and count >= spent)
 
     def commands(self) -> int:
         """How many actions were asked for since a target was proven."""
@@ -210,12 +233,7 @@ def caused_harm(steps: Sequence[Step], read_only: Iterable[str]) -> str:
     proof = steps[-1].result if steps else None
     if not isinstance(proof, Proof) or not proof.critical:
         return ""
-    known, changes = frozenset(read_only), list[str]()
-    for step in reversed(steps[:-1]):
-        if isinstance(step.want, Prove):
-            break
-        if is_change(step, known):
-            changes.insert(0, _describe_action(step))
+    changes = [_describe_action(step) for step in list_uncovered(steps[:-1], read_only)]
     if not changes:
         return ""
     broken = ", ".join(proof.critical)
@@ -235,21 +253,53 @@ def is_change(step: Step, read_only: Iterable[str]) -> bool:
     return ran and step.want.action.tool not in read_only
 
 
+def list_uncovered(steps: Iterable[Step], read_only: Iterable[str] = ()) -> list[Step]:
+    """The changes that no proof has covered yet, oldest first.
+
+    A proof of one target covers what was changed there, and leaves other changes open. Where
+    nothing was changed at its target, it is about the consequences of all that was.
+    """
+    known, left = frozenset(read_only), list[Step]()
+    for step in steps:
+        if isinstance(step.want, Prove):
+            target = step.want.target
+            others = [each for each in left if _target_of(each) not in ("", target)]
+            is_about_one = target and any(_target_of(each) == target for each in left)
+            left = others if is_about_one else []
+        elif is_change(step, known):
+            left.append(step)
+    return left
+
+
+def _target_of(step: Step) -> str:
+    assert isinstance(step.want, Act)
+    return str(step.want.action.arguments.get("target") or step.want.action.target)
+
+
 def unproven(steps: Sequence[Step], read_only: Iterable[str]) -> bool:
     """True when something was changed after a diagnosis and not verified since."""
-    known = frozenset(read_only)
-    since = max((at for at, step in enumerate(steps) if isinstance(step.want, Prove)), default=-1)
     undos = undos_of(steps)
     return _has_diagnosis(steps) and any(
-        is_change(step, known) and not (isinstance(step.want, Act) and step.want.action in undos)
-        for step in steps[since + 1 :]
+        isinstance(step.want, Act) and step.want.action not in undos
+        for step in list_uncovered(steps, read_only)
     )
 
 
-def cause_of(steps: Iterable[Step]) -> str:
-    """The cause of the last diagnosis; "" before there is one."""
-    causes = [step.want.diagnosis.cause for step in steps if isinstance(step.want, Diagnose)]
-    return causes[-1] if causes else ""
+def causes_of(steps: Iterable[Step], targets: Collection[str] = ()) -> frozenset[str]:
+    """What the newest diagnosis of each part blames, since the last proof of everything.
+
+    With targets, only the diagnoses of these, where there are any.
+    """
+    newest: dict[str, str] = {}
+    last = ""
+    for step in steps:
+        if isinstance(step.want, Prove) and not step.want.target:
+            newest = {last: newest[last]} if last in newest else {}
+        elif isinstance(step.want, Diagnose):
+            last = step.want.diagnosis.target
+            newest[last] = step.want.diagnosis.cause
+    wanted = {cause for name, cause in newest.items() if name in targets}
+    return frozenset(wanted or newest.values())
 
 
 def _has_diagnosis(steps: Sequence[Step]) -> bool:
@@ -269,19 +319,18 @@ def _describe_action(step: Step) -> str:
     return f"{step.want.action.command[:COMMAND_CHARS_MAX]} ({how})"
 
 
-def attempts_of(steps: Iterable[Step]) -> int:
-    """How many attempts failed at the target that has the most; repairs that hold count nowhere.
+def count_failed(steps: Iterable[Step]) -> Counter[str]:
+    """How many attempts failed at each target; repairs that hold count nowhere.
 
     An attempt is a proof after a change. The check on arrival is none.
     """
-    failed = Counter(
+    return Counter(
         step.want.target
         for step in steps
         if isinstance(step.want, Prove)
         and isinstance(step.result, Proof)
         and not (step.want.arrival or step.result.held)
     )
-    return max(failed.values(), default=0)
 
 
 def repeats(steps: Sequence[Step], action: Action) -> str:
@@ -311,21 +360,21 @@ def repeats(steps: Sequence[Step], action: Action) -> str:
 
 
 def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
-    """The actions that roll back the changes since the proof before the last, newest first.
+    """The actions that roll back what the last proof found of no help, newest first.
 
-    Only if the last proof found that they did not help; what cannot be observed is left as it is.
+    What cannot be observed is left as it is. After harm everything unproven is rolled back, because
+    any of it may have caused it.
     """
     last = steps[-1].result if steps else None
     if not isinstance(last, Proof) or last.held or not (last.harm or last.health is Health.BROKEN):
         return ()
+    open_still = [] if last.harm else list_uncovered(steps)
     known = undos_of(steps)
     undos: list[Action] = []
-    for step in reversed(steps[:-1]):
-        if isinstance(step.want, Prove):
-            break
+    for step in reversed(list_uncovered(steps[:-1])):
         undo = step.result.undo if isinstance(step.result, Result) and step.result.ok else None
         itself = isinstance(step.want, Act) and step.want.action in known
-        if undo is not None and not itself:
+        if undo is not None and not itself and not any(step is each for each in open_still):
             undos.append(undo)
     return tuple(undos)
 
@@ -339,15 +388,12 @@ def unreadable(steps: Iterable[Step], action: Action) -> str:
 
 
 def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | None:
-    """How long the slowest change since the last proof needs until its effect shows."""
+    """How long the slowest change that no proof has covered needs until its effect shows."""
     settles = {spec.name: spec.settle_s for spec in tools}
-    slowest = 0.0
-    for step in reversed(steps):
-        if isinstance(step.want, Prove):
-            break
-        if isinstance(step.want, Act):
-            slowest = max(slowest, settles.get(step.want.action.tool, 0.0))
-    return slowest or None
+    tools_used = [
+        step.want.action.tool for step in list_uncovered(steps) if isinstance(step.want, Act)
+    ]
+    return max((settles.get(name, 0.0) for name in tools_used), default=0.0) or None
 
 
 def undos_of(steps: Iterable[Step]) -> list[Action]:

@@ -24,7 +24,7 @@ from operator_protocols.domain.run import (
     Turn,
     Want,
 )
-from operator_sre.agent.progress import ARRIVED, Progress, limit_reached, to_undo, used_up
+from operator_sre.agent.progress import ARRIVED, Progress, limit_reached, used_up
 from operator_sre.agent.transcript import Stopped
 
 __all__ = ["Conclusion", "Run", "check_diagnosis"]
@@ -108,6 +108,21 @@ class Run:
     def unproven(self) -> bool:
         """True while something was changed that no proof has covered yet."""
         return self._done.unproven()
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """The targets whose attempts are used up: nothing is changed there any more."""
+        return self._done.given_up()
+
+    @property
+    def unproven_targets(self) -> frozenset[str]:
+        """The targets whose changes succeeded and are not proven yet."""
+        return self._done.unproven_targets()
+
+    @property
+    def changes(self) -> list[Step]:
+        """The steps that may have changed something, with diagnoses and proofs."""
+        return self._done.effective_steps()
 
     def _think(self) -> Generator[Want, None, None]:
         if self._well:
@@ -197,7 +212,7 @@ class Run:
                 self._done.note_proven()
             return
         harm = self._done.caused_harm()
-        for undo in to_undo(self.steps):
+        for undo in self._done.to_undo():
             # No agent proposes it again when it comes late, so it is tried again here.
             for _ in range(UNDO_TRIES_MAX):
                 yield from self._act(Act(undo))
@@ -206,11 +221,18 @@ class Run:
         if harm:
             reason = f"{harm} No further action was taken. {self._done.left_changed()}".strip()
             self.conclusion = Conclusion(proof, reason, self._done.obstacle())
-        elif self._done.attempts() >= self._budget.attempts_max:
-            reason = (
-                f"{self._done.attempts()} attempts were made, none proven. {self._done.account()}"
-            )
+            return
+        failed = self._done.attempts(want.target)
+        # A target without attempts left does not hold up the others.
+        if failed >= self._budget.attempts_max and not (want.target and self._has_others()):
+            reason = f"{failed} attempts were made, none proven. {self._done.account()}"
             self.conclusion = Conclusion(proof, reason, self._done.obstacle())
+
+    def _has_others(self) -> bool:
+        """Whether something else of the ticket is broken, or was changed and is not proven yet."""
+        briefing, given_up = self.briefing, self.given_up
+        broken = {each.target for each in briefing.ticket.violations if each.key in briefing.broken}
+        return bool(broken - given_up) or self.unproven
 
     def _remaining(self) -> Budget:
         return self._done.remaining(self._seconds() - self._started)

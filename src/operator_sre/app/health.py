@@ -195,7 +195,7 @@ def health_of(app: App, subject: str) -> SubjectHealth:
         targets=tuple(TargetHealth(name, worst_of.get(name, Health.UNKNOWN)) for name in parts),
         troubles=_find_troubles(conditions, tickets, silences_now(app, subject), now),
         tickets=tuple(tickets),
-        watchers=tuple(who.worker for who, _ in watched),
+        watchers=tuple(who.worker for who, watch in watched if not watch.leader),
         last_look=last or (newest[0].at if newest else None),
         interval_s=interval_s,
         missed=sum(watcher.missed for _, watcher in watched),

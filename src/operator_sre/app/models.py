@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Violation
@@ -56,6 +57,7 @@ __all__ = [
     "model_id",
     "objection_to",
     "over_budget",
+    "read_outcome",
     "read_time",
     "script_of",
     "small_question",
@@ -422,6 +424,13 @@ def small_question(at: datetime) -> Ask:
         notes=_NOTES,
     )
     return Ask(briefing, (), Budget(turns_max=1, commands_max=0, attempts_max=1))
+
+
+def read_outcome(action: Action, result: Result, since: datetime | None) -> str:
+    """What an action of a probe of the reasoner showed, such as `process=dead`, or ""."""
+    from operator_sre.models.reasoner import probes
+
+    return probes.read_outcome(action, result, since)
 
 
 def read_time(line: str, since: datetime | None) -> datetime | None:

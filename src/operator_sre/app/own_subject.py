@@ -13,11 +13,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Trouble
 from operator_protocols.domain.target import Target
@@ -46,7 +46,7 @@ CLOCK_JUMP_S = 2.0
 MISSED_MAX = 3
 STUCK_S = 900.0
 FALLBACKS_MAX = 3
-ENTRIES_READ_MAX = 2000
+ENTRIES_READ_MAX, PAGE_ENTRIES = 2000, 500
 LEASE_S = 30.0
 # People are notified again every hour while the store cannot be written.
 ALARM_EVERY_S = 3600.0
@@ -191,6 +191,8 @@ class OwnSubject:
     _counts: deque[tuple[float, Mapping[tuple[str, str], tuple[int, int]]]] = field(
         default_factory=deque
     )
+    _read_to: int | None = None
+    _fallbacks: deque[tuple[datetime, str]] = field(default_factory=deque)
 
     @property
     def name(self) -> str:
@@ -274,14 +276,25 @@ class OwnSubject:
 
     def _read_models(self) -> Mapping[str, object]:
         """How often another model had to answer within the window, and why the last time."""
+        entries = self.app.store.entries
+        if self._read_to is None:  # what was written before this start may be within the window
+            head = entries.newest(limit=1)
+            self._read_to = head[0].seq if head else 0
+            newest = entries.newest(limit=ENTRIES_READ_MAX, kind=Kind.REASONING)
+            self._note_fallbacks(entry for entry in reversed(newest) if entry.seq <= self._read_to)
+        while page := entries.after(self._read_to, limit=PAGE_ENTRIES):
+            self._read_to = page[-1].seq
+            self._note_fallbacks(page)
         since = self.app.clock.now() - timedelta(seconds=WINDOW_S)
-        newest = self.app.store.entries.newest(limit=ENTRIES_READ_MAX, kind=Kind.REASONING)
-        notes = [
-            str(entry.payload.get("note", ""))
-            for entry in newest
-            if entry.at > since and entry.payload.get("by")
-        ]
-        return {"fallbacks": len(notes), "problem": notes[0] if notes else ""}
+        while self._fallbacks and self._fallbacks[0][0] <= since:
+            self._fallbacks.popleft()
+        problem = self._fallbacks[-1][1] if self._fallbacks else ""
+        return {"fallbacks": len(self._fallbacks), "problem": problem}
+
+    def _note_fallbacks(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.kind is Kind.REASONING and entry.payload.get("by"):
+                self._fallbacks.append((entry.at, str(entry.payload.get("note", ""))))
 
     def _read_messages(self) -> Mapping[str, object]:
         """Why notifications do not arrive, by channel."""
@@ -366,5 +379,7 @@ async def watch_own(app: App) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(follow())
         engine = app.engine()
-        # What follows the dash tells the monitors of one process apart.
-        group.create_task(replace(engine, worker=f"{engine.worker}-own").watch([OWN]))
+        # What follows the dash tells the monitors of one process apart. Also where several share a
+        # store, each watches the home and the clock of its own.
+        own = replace(engine, worker=f"{engine.worker}-own", shares=False)
+        group.create_task(own.watch([OWN]))

@@ -16,12 +16,13 @@ from operator_sre.app.confirmations import follow_confirmations
 from operator_sre.app.listeners import introduce_worker, stay_known
 from operator_sre.app.notices import send_notices
 from operator_sre.app.own_subject import watch_own
-from operator_sre.app.policy import follow_policy, record_overrides
+from operator_sre.app.policy import follow_policy, policy_in_force, record_overrides
 from operator_sre.app.retention import retain_entries
 from operator_sre.app.telemetry import Watches, send_heartbeats, send_spans, serve_metrics
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import follow_workflows
 from operator_sre.config import reread_subjects
+from operator_sre.gate import warm
 
 if TYPE_CHECKING:
     from operator_protocols.domain.watcher import Worker
@@ -170,6 +171,8 @@ async def run_worker(app: App, *, engine: str, name: str = "") -> None:
 async def _work(app: App, engine: Engine, me: Worker) -> None:
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
+        # The first command of an incident does not wait until the tables of the gate are loaded.
+        group.create_task(asyncio.to_thread(warm, policy_in_force(app.config)))
         group.create_task(stay_known(app, me))
         group.create_task(follow_policy(app))
         group.create_task(follow_abandoned(app))

@@ -14,6 +14,7 @@ from operator_sre.app.health import Trouble
 from operator_sre.drawing import plural
 
 __all__ = [
+    "OBSERVABLE",
     "FoldedFindings",
     "FoldedTarget",
     "Section",

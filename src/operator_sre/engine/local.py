@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from operator_protocols.ports import (
     Watchers,
 )
 from operator_sre.drawing import plural
+from operator_sre.engine.leader import find_leader
 from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
 
@@ -52,6 +54,8 @@ SPREAD_S_MAX = 5.0
 # times as long as that check took. Changes come in bursts, which one check covers.
 EARLY_S, EARLY_FACTOR, BURST_S = 1.0, 3.0, 0.2
 BEAT_S = 5.0
+# The heartbeats of other monitors are read again after this long, for all subjects together.
+HEARD_S = 1.0
 # The category of an unexpected error.
 BROKEN = ErrorCategory.AGENT_RUNTIME_EXCEPTION
 log = logging.getLogger(__name__)
@@ -64,7 +68,8 @@ class LocalEngine:
     `intervals` overrides the interval of single subjects. Up to `runs_max` tickets are in work at
     once; the gate allows one change of a subject at a time. Stopping the engine waits up to
     `grace_s` for running actions and parks the rest. The engine claims only tickets of the subjects
-    that `knows` returns.
+    that `knows` returns. With `shares`, one monitor of the store checks each subject; `is_gone`
+    says that another monitor has ended although its heartbeat is fresh.
     """
 
     pipeline: Pipeline
@@ -85,6 +90,8 @@ class LocalEngine:
     intents: Intents | None = None
     grace_s: float = 0.0
     knows: Callable[[], Sequence[str]] | None = None
+    shares: bool = True
+    is_gone: Callable[[str], bool] = lambda worker: False
 
     @property
     def name(self) -> str:
@@ -100,6 +107,8 @@ class LocalEngine:
             stats=self.stats,
             worker=self.worker,
             watchers=self.watchers,
+            shares=self.shares,
+            is_gone=self.is_gone,
             jitter=self.jitter,
             wait_change=self._find_prompt,
         )
@@ -336,7 +345,8 @@ class Rounds:
     `check` checks a subject once and files its findings. Checks are due on a grid that does not
     drift, each up to `jitter` of its interval late, so that several operators do not all query a
     system at the same moment. `wait_change` returns how to wait for a change of a subject that
-    learns of changes by itself: it is checked between two checks of the grid as well.
+    learns of changes by itself: it is checked between two checks of the grid as well. With
+    `shares`, a subject that another monitor of `watchers` checks is left to it.
     """
 
     check: Callable[[str], Awaitable[object]]
@@ -345,18 +355,23 @@ class Rounds:
     stats: WatchStats
     worker: str
     watchers: Watchers | None = None
+    shares: bool = False
+    is_gone: Callable[[str], bool] = lambda worker: False
     jitter: float = 0.0
     checks_max: int = CHECKS_MAX
     chance: Callable[[], float] = random.random
     wait_change: Callable[[str], Callable[[], Awaitable[None]] | None] = lambda subject: None
     _places: asyncio.Semaphore = field(init=False)
+    _started: datetime = field(init=False)
+    _heard: Sequence[Watcher] = ()
+    _heard_at: float = -math.inf
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.checks_max)
 
     async def run(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
-        started = self.clock.now()
+        self._started = self.clock.now()
         try:
             async with asyncio.TaskGroup() as group:
                 for number, subject in enumerate(subjects):
@@ -364,7 +379,7 @@ class Rounds:
                     wait_s = min(interval_s, SPREAD_S_MAX) * number / len(subjects)
                     self.stats.begin(subject, interval_s)
                     group.create_task(self._watch(subject, wait_s))
-                group.create_task(self._beat(started))
+                group.create_task(self._beat())
         finally:
             for subject in subjects:
                 self.stats.end(subject)
@@ -372,22 +387,25 @@ class Rounds:
     async def _watch(self, subject: str, wait_s: float) -> None:
         interval_s = self.interval_of(subject)
         first = self.clock.monotonic() + wait_s
-        due, turn, took_s = first, 0, 0.0
+        due, turn, took_s, leads = first, 0, 0.0, True
         while True:
-            is_early = bool(turn) and await self._wait_early(subject, due, took_s)
+            is_early = leads and bool(turn) and await self._wait_early(subject, due, took_s)
             if not is_early:
                 await self.clock.sleep(max(0.0, due - self.clock.monotonic()))
             async with self._places:
                 started = self.clock.monotonic()
                 try:
-                    await self.check(subject)
+                    leads = not self._follow(subject)
+                    if leads:
+                        await self.check(subject)
                 except OperatorError as error:  # a full disk now may be none later
                     self._fail(subject, str(error))
                 except Exception as error:  # noqa: BLE001  it must not blind us to all
                     self._fail(subject, repr(error))
                 else:
-                    took_s = self.clock.monotonic() - started
-                    self.stats.add_check(subject, self.clock.now(), took_s)
+                    if leads:
+                        took_s = self.clock.monotonic() - started
+                        self.stats.add_check(subject, self.clock.now(), took_s)
             if is_early and self.clock.monotonic() < due:
                 continue
             turn += 1
@@ -404,6 +422,21 @@ class Rounds:
                     extra={"subject": subject},
                 )
             due = first + turn * interval_s + self.chance() * self.jitter * interval_s
+
+    def _follow(self, subject: str) -> bool:
+        """Whether another monitor checks a subject, so that this one only notes it."""
+        if not self.shares or self.watchers is None:
+            return False
+        if self.clock.monotonic() - self._heard_at >= HEARD_S:
+            self._heard_at = self.clock.monotonic()
+            heard = self.watchers.find()
+            self._heard = [watcher for watcher in heard if not self.is_gone(watcher.worker)]
+        own = next(watch for watch in self.stats.watches() if watch.subject == subject)
+        me = Watcher(self.worker, self._started, self.clock.now(), (own,))
+        leader = find_leader(self._heard, me)
+        if leader is not None:
+            self.stats.follow(subject, leader.worker, leader.watches[0].last_at)
+        return leader is not None
 
     async def _wait_early(self, subject: str, due: float, took_s: float) -> bool:
         """Wait for a change until a check is due; whether one came. Early checks are bounded."""
@@ -433,13 +466,15 @@ class Rounds:
         self.stats.add_failure(subject)
         log.error("cannot watch %s: %s", subject, problem, extra={"subject": subject})
 
-    async def _beat(self, started: datetime) -> None:
+    async def _beat(self) -> None:
         """Record heartbeats until cancelled; their absence shows that the monitor is gone."""
         if self.watchers is None:
             return
         try:
             while True:
-                me = Watcher(self.worker, started, self.clock.now(), tuple(self.stats.watches()))
+                me = Watcher(
+                    self.worker, self._started, self.clock.now(), tuple(self.stats.watches())
+                )
                 try:
                     await self.watchers.beat(me)
                 except OperatorError as error:  # the store may be back at the next beat

@@ -80,7 +80,8 @@ class Executor:
 
     `generation` is that of the kill switch: when it changes, what runs is ended. `initiator` is who
     we are, `settle` waits for the programs that a tool of an operator that is gone left running.
-    `observe` shows the subject and its targets just before a tool with preconditions runs.
+    `observe` shows the subject and its targets just before a tool with preconditions runs, and
+    `get_ready` does what the first command of an incident would otherwise wait for.
     """
 
     intents: Intents
@@ -91,6 +92,7 @@ class Executor:
     initiator: Initiator | None = None
     settle: Settle | None = None
     observe: Callable[[], Awaitable[tuple[Observation, Sequence[Target]]]] | None = None
+    get_ready: Callable[[], Awaitable[None]] | None = None
 
     async def execute(
         self, permit: Permit, *, watch: Watch | None = None

@@ -71,6 +71,10 @@ class Programs:
                 return PreparedProgram(self, order, line)
         return None
 
+    async def get_ready(self) -> None:
+        """Have the runner up before the first program is wanted; nothing starts by this."""
+        await self._runner.get_ready()
+
     async def run(self, program: Program, job: Job) -> Result:
         """Run it within its limits; never raises for what it does. Cancelled, it ends it first."""
         try:

@@ -283,6 +283,12 @@ class Restraint:
             await self.clock.sleep(PROOF_POLL_S)
         return waited
 
+    def is_crowded(self, verdict: Verdict, subject: str) -> bool:
+        """Whether it would touch one target too many while earlier repairs are not proven."""
+        limits = self.limits()
+        usage = self.changes.usage(subject, limits, now=self.clock.now())
+        return bool(limits.question(usage, touched_by(verdict)))
+
     def foresee(self, verdict: Verdict, subject: str, agent: str) -> Held | None:
         """The same as it is at this moment: nothing is written and nothing waited for."""
         if self.switch.state().on:

@@ -65,8 +65,8 @@ Place = tuple[str, str]
 class Watched:
     """One check with the conditions and violations that follow from it.
 
-    `targets` are the parts of the subject at that moment; none when they could not be read. A
-    silence covers the violations in `silenced`.
+    It `began` before anything was observed. `targets` are the parts of the subject at that moment;
+    none when they could not be read. A silence covers the violations in `silenced`.
     """
 
     check: CheckResult
@@ -74,6 +74,7 @@ class Watched:
     conditions: tuple[Condition, ...]
     violations: tuple[Violation, ...]
     silenced: tuple[Violation, ...] = ()
+    began: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class Monitor:
         if last is None or (self._clock.now() - last).total_seconds() > gap_s:
             newest = self._observations.newest(subject.name, limit=1) if gap_s < math.inf else ()
             last = newest[0].at if newest else last
+        began = self._clock.now()
         check, targets = await self._see(subject, surveys=True)
         at = check.observation.at
         graces = {invariant.name: invariant for invariant in subject.invariants}
@@ -157,7 +159,7 @@ class Monitor:
             place = (violation.subject, violation.target, violation.invariant)
             is_silent = any(silence.covers(*place) for silence in silences)
             (quiet if is_silent else loud).append(violation)
-        return Watched(check, targets, conditions, tuple(loud), tuple(quiet))
+        return Watched(check, targets, conditions, tuple(loud), tuple(quiet), began)
 
     async def _remember(
         self,
@@ -448,7 +450,13 @@ class WatchStats:
     def add_check(self, subject: str, at: datetime, took_s: float) -> None:
         """Count a completed check."""
         known = self._watches[subject]
-        self._watches[subject] = replace(known, last_at=at, last_s=took_s, looks=known.looks + 1)
+        self._watches[subject] = replace(
+            known, last_at=at, last_s=took_s, looks=known.looks + 1, leader=""
+        )
+
+    def follow(self, subject: str, leader: str, last_at: datetime | None) -> None:
+        """Note that another monitor checks a subject, and when it did last."""
+        self._watches[subject] = replace(self._watches[subject], last_at=last_at, leader=leader)
 
     def add_missed(self, subject: str, count: int) -> None:
         """Count checks that were due and did not start."""

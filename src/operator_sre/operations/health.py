@@ -51,9 +51,12 @@ def _name_watcher(watcher: Watcher) -> str:
     host, _, rest = watcher.worker.rpartition(":")
     pid = rest.partition("-")[0]
     process = f"process {pid} on {host}" if host and pid.isdigit() else watcher.worker
-    names = ", ".join(watch.subject for watch in watcher.watches[:WATCHED_NAMED_MAX])
-    more = len(watcher.watches) - WATCHED_NAMED_MAX
+    own = [watch.subject for watch in watcher.watches if not watch.leader]
+    names = ", ".join(own[:WATCHED_NAMED_MAX])
+    more = len(own) - WATCHED_NAMED_MAX
     names += f" and {more} more" if more > 0 else ""
+    if watcher.watches and not own:
+        names = "standby"
     return f"{process} since {watcher.started_at:%m-%d %H:%M}" + (f" ({names})" if names else "")
 
 

@@ -91,7 +91,7 @@ def parts_of(words: Iterable[str]) -> set[str]:
     return parts
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _parts(word: str) -> tuple[str, ...]:
     pieces: list[str] = _PIECE.findall(word)
     if "/" in word:

@@ -99,8 +99,16 @@ class StoredTickets(Repository):
         return read_tickets(self._reader.rows, f"{TICKETS} WHERE {where} {order}", values)
 
     @in_transaction
-    def open(self, transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
-        """File violations as one ticket, root first. ConflictError if one is filed already."""
+    def open(
+        self,
+        transaction: Transaction,
+        violations: Sequence[Violation],
+        *,
+        began: datetime | None = None,
+    ) -> Ticket:
+        """File violations as one ticket, root first. ConflictError if one is filed already, or if
+        its ticket ended after the check of this moment `began`.
+        """
         # The number of a purged ticket is still in the ledger, and not used again.
         queries = (
             "SELECT id FROM tickets ORDER BY id DESC LIMIT 1",
@@ -116,13 +124,19 @@ class StoredTickets(Repository):
             "violations": to_json(violations),
         }
         number = max(numbers, default=0) + 1
-        return _file(transaction, Draft(Kind.TICKET_OPENED, payload, ticket=number), violations)
+        draft = Draft(Kind.TICKET_OPENED, payload, ticket=number)
+        return _file(transaction, draft, violations, began)
 
     @in_transaction
     def grow(
-        self, transaction: Transaction, ticket: Ticket, violations: Sequence[Violation]
+        self,
+        transaction: Transaction,
+        ticket: Ticket,
+        violations: Sequence[Violation],
+        *,
+        began: datetime | None = None,
     ) -> Ticket:
-        """Add violations that belong to a live ticket. ConflictError if one is filed already."""
+        """Add violations that belong to a live ticket. ConflictError as for `open`."""
         now = load_ticket(transaction, ticket.id)
         if now.state not in {TicketState.OPEN, TicketState.CLAIMED}:
             # No agent would work on a violation in it, and it could not be filed again.
@@ -134,7 +148,7 @@ class StoredTickets(Repository):
             "violations": to_json(violations),
         }
         draft = Draft(Kind.TICKET_GREW, payload, ticket=ticket.id, run=ticket.run)
-        return _file(transaction, draft, violations)
+        return _file(transaction, draft, violations, began)
 
 
 def _summary(violations: Sequence[Violation]) -> str:
@@ -143,12 +157,26 @@ def _summary(violations: Sequence[Violation]) -> str:
     return f"{root.target}: {root.invariant}: {root.detail}{more}"
 
 
-def _file(transaction: Transaction, draft: Draft, violations: Sequence[Violation]) -> Ticket:
+def _file(
+    transaction: Transaction,
+    draft: Draft,
+    violations: Sequence[Violation],
+    began: datetime | None,
+) -> Ticket:
     """Append a draft unless a live ticket has a violation; the unique index is the last guard."""
     sql = "SELECT 1 FROM violations WHERE key = ? AND live = 1"
+    ended = (
+        "SELECT 1 FROM violations JOIN tickets ON tickets.id = violations.ticket"
+        " WHERE key = ? AND live = 0 AND changed_at > ? AND changed_at <= ?"
+    )
     for violation in violations:
         if transaction.rows(sql, (violation.key,)):
             raise ConflictError(f"A live ticket already covers {violation.key!r}.")
+        # What a long check saw may have been repaired and proven since; the next check knows. An
+        # end in the future is that of a clock ahead of ours, and says nothing.
+        within = began and (violation.key, began.isoformat(), transaction.now().isoformat())
+        if within and transaction.rows(ended, within):
+            raise ConflictError(f"The ticket about {violation.key!r} ended after it was seen.")
     transaction.append(draft)
     assert draft.ticket is not None
     return load_ticket(transaction, draft.ticket)
@@ -311,6 +339,11 @@ def end_ticket(connection: Connection, entry: Entry) -> None:
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
         return
     _set_state(connection, entry, TicketState.ESCALATED)
+    # What has a cause of its own is filed again, in a ticket of its own, while it is broken.
+    connection.executemany(
+        "DELETE FROM violations WHERE ticket = ? AND key = ?",
+        [(entry.ticket, plain(key)) for key in entry.payload.get("leaves", ())],
+    )
     if entry.actor.type == "user":
         pause_ticket(connection, entry)  # agents leave it to that person
 

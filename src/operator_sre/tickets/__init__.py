@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from operator_sre.tickets.desk import INCIDENTS_MAX, Desk, incidents_of, needs_of
+from operator_sre.tickets.desk import INCIDENTS_MAX, Desk, find_unrelated, incidents_of, needs_of
 
-__all__ = ["INCIDENTS_MAX", "Desk", "incidents_of", "needs_of"]
+__all__ = ["INCIDENTS_MAX", "Desk", "find_unrelated", "incidents_of", "needs_of"]

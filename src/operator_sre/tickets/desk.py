@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
@@ -18,7 +18,7 @@ from operator_protocols.errors import ConflictError
 from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, TicketMoves, Tickets
 from operator_sre.codec import to_json
 
-__all__ = ["INCIDENTS_MAX", "Desk", "Needs", "incidents_of", "needs_of"]
+__all__ = ["INCIDENTS_MAX", "Desk", "Needs", "find_unrelated", "incidents_of", "needs_of"]
 
 LIVE = tuple(state for state in TicketState if state.live)
 # The actor that holds tickets during planned work, and closes those of removed subjects.
@@ -58,10 +58,13 @@ class Desk:
         violations: Sequence[Violation],
         targets: Sequence[Target],
         at: datetime | None = None,
+        *,
+        began: datetime | None = None,
     ) -> Sequence[Ticket]:
         """One ticket for each incident that has none yet; returns those opened, reopened or grown.
 
-        `at` is when the violations were seen.
+        `at` is when the violations were seen, by a check that `began` before. What was resolved
+        between is left to the next check.
         """
         if not violations:
             return []
@@ -80,11 +83,11 @@ class Desk:
                 continue
             home = next((filed[v.key] for v in incident if _takes_more(filed.get(v.key))), None)
             home = home or _find_related(new, filed.values(), needs)
-            with contextlib.suppress(ConflictError):  # another monitor filed it just now
+            with contextlib.suppress(ConflictError):  # just now it was filed elsewhere, or it ended
                 if home is not None:
-                    again.append(await self._tickets.grow(home, new))
+                    again.append(await self._tickets.grow(home, new, began=began))
                     continue
-                ticket = await self._tickets.open(new)
+                ticket = await self._tickets.open(new, began=began)
                 log.info("ticket opened", extra={"ticket": ticket.id, "target": ticket.target})
                 again.append(ticket)
         return again
@@ -247,11 +250,13 @@ class Desk:
         *drafts: Draft,
         reason: str = "",
         by: Actor | None = None,
+        leaves: Iterable[Violation] = (),
     ) -> Ticket:
         """RESOLVED needs a proof that held; anything else is ESCALATED with its reason.
 
-        When the ticket is flapping, or other systems still report a violation, the proof is not
-        enough yet and the ticket is WATCHED. `drafts` are recorded in the same transaction.
+        What `leaves` an escalated ticket opens another one while it is broken. When the ticket is
+        flapping, or other systems still report a violation, the proof is not enough yet and the
+        ticket is WATCHED. `drafts` are recorded in the same transaction.
         """
         if proof is not None and proof.held:
             doubt = ""
@@ -266,7 +271,9 @@ class Desk:
             payload = {"reason": f"{reason or proof.detail}{doubt}", "proof": to_json(proof)}
             kind = Kind.TICKET_WATCHED if doubt else Kind.TICKET_RESOLVED
         else:
-            payload = {"reason": reason or (proof.detail if proof else "no reason was given")}
+            reason = reason or (proof.detail if proof else "no reason was given")
+            keys = [violation.key for violation in leaves]
+            payload = {"reason": reason, **({"leaves": keys} if keys else {})}
             kind = Kind.TICKET_ESCALATED
         draft = Draft(kind, payload, ticket=ticket.id, run=ticket.run, actor=by or Actor())
         await self._leases.end(ticket, *drafts, draft)
@@ -274,6 +281,26 @@ class Desk:
         ended = self._tickets.get(ticket.id)
         assert ended is not None
         return ended
+
+
+def find_unrelated(
+    ticket: Ticket, about: str, targets: Sequence[Target], apart: Collection[str]
+) -> list[Violation]:
+    """The violations that the diagnosis of one target does not explain: unrelated failures.
+
+    Only those of targets that fail by themselves (`apart`), and neither depend on it nor it on
+    them. A ticket keeps at least one.
+    """
+    needs = needs_of({about, *apart}, targets)
+    rest = [
+        violation
+        for violation in ticket.violations
+        if violation.target in apart
+        and about != violation.target
+        and about not in needs[violation.target]
+        and violation.target not in needs[about]
+    ]
+    return rest if len(rest) < len(ticket.violations) else []
 
 
 def _takes_more(ticket: Ticket | None) -> bool:

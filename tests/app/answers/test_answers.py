@@ -13,7 +13,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
+from operator_protocols.domain.run import Answer, Escalate, Finish
 from operator_protocols.errors import UsageError
 from operator_sre.app.answers import (
     explain_denial,
@@ -47,6 +47,7 @@ from operator_sre.contract.messages import (
 )
 from operator_sre.contract.schemas import check_document
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
+from tests.contract.workshop import Endless
 
 pytestmark = pytest.mark.asyncio
 
@@ -148,20 +149,6 @@ key_env = "A_KEY_THAT_NOBODY_SETS"
         assert "A_KEY_THAT_NOBODY_SETS" in str(_timeline(keeper, run))
 
 
-class _Endless:
-    """A mind that is thinking when its worker dies."""
-
-    name = "endless"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
 async def test_a_run_that_is_proven_is_kept_for_review(shop: Open) -> None:
     with shop(LOOK, Answer("over", (Finish("It came back."),))) as keeper:
         await keeper.break_one()
@@ -208,10 +195,10 @@ async def test_a_run_that_the_kill_switch_holds_is_stopped(shop: Open) -> None:
     with shop() as keeper:
         await keeper.break_one()
         engine = keeper.app.engine()
-        mind = _Endless()
+        mind = Endless()
         engine = replace(engine, pipeline=replace(engine.pipeline, model=mind))
         work = asyncio.ensure_future(engine.work_once())
-        await mind.asked.wait()
+        await mind.begun.wait()
         run = keeper.newest()
         assert _summary(keeper, run).status is RunStatus.RUNNING
         await switch_on(keeper.app, reason="enough")

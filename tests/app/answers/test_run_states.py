@@ -16,7 +16,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
+from operator_protocols.domain.run import Answer, Escalate, Finish
 from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.ticket import Move, MoveKind, Pause, Ticket, TicketState
 from operator_sre.app.answers import document_in, explain_failure, next_action, summarize_run
@@ -30,6 +30,7 @@ from operator_sre.contract.messages import (
 )
 from operator_sre.contract.schemas import check_document
 from tests.app.answering import Shopkeeper, shopkeeper
+from tests.contract.workshop import Endless
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 Open = Callable[..., AbstractContextManager[Shopkeeper]]
@@ -44,20 +45,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         return shopkeeper(tmp_path, monkeypatch, *turns, **settings)
 
     return make
-
-
-class _Endless:
-    """An agent that thinks until it is cancelled."""
-
-    name = "endless"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def answer(self, ask: Ask) -> Answer:
-        self.asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
 
 
 class _Later(SystemClock):
@@ -83,10 +70,10 @@ def _refusal(keeper: Shopkeeper, run: str) -> NotFailedError:
 async def test_a_run_is_told_as_working_then_orphaned_then_parked(shop: Open) -> None:
     with shop() as keeper:
         await keeper.break_one()
-        agent, engine = _Endless(), keeper.app.engine()
+        agent, engine = Endless(), keeper.app.engine()
         engine = replace(engine, pipeline=replace(engine.pipeline, model=agent))
         work = asyncio.ensure_future(engine.work_once())
-        await agent.asked.wait()
+        await agent.begun.wait()
         run = keeper.newest()
         assert "in progress" in _next(keeper, run).rationale
         assert "has not ended" in _refusal(keeper, run).message

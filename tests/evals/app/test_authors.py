@@ -61,6 +61,25 @@ def test_diagnoses_and_actions_name_the_author_of_their_turn() -> None:
     assert [action.by for action in actions] == ["qwen", "reasoner"]
 
 
+def test_what_a_probe_showed_is_a_fact_and_a_repair_shows_nothing() -> None:
+    """The counts from which likelihoods are fitted: what each probe found, beside the fault."""
+    look = Action.shell("ps -o pid=,stat=,etimes=,args= -p 4711")
+
+    def called(action: Action, permit: str, result: Result) -> Iterator[tuple[Kind, Any]]:
+        call = {"action": to_json(action), "permit": permit, "level": "safe", "risk": "low"}
+        yield Kind.TOOL_CALL, call
+        yield Kind.TOOL_RESULT, {"permit": permit, "result": to_json(result)}
+
+    ledger = tuple(
+        _entries(
+            *called(look, "p1", Result(Outcome.RAN, 1)),
+            *called(RESTART, "p2", Result(Outcome.RAN, 0, "restarted")),
+        )
+    )
+    facts = commands_of(ledger, AT, frozenset({"n1"}), "/")
+    assert [fact.reading for fact in facts] == ["process=dead", ""]
+
+
 def test_runs_are_kept_apart() -> None:
     other = tuple(_entries((Kind.RUN_STARTED, {"model": "big"}), run="r2"))
     assert set(find_authors([*ENTRIES, *other]).values()) == {"qwen", "reasoner"}

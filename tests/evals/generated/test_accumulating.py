@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,35 @@ async def test_void_cases_run_once_more_one_at_a_time_and_stay_named(
         (3, ("the machine was too busy",)),
         (4, ("RigError: it names no port",)),
     ]
+
+
+@pytest.mark.asyncio
+async def test_a_later_sitting_runs_only_what_is_missing_and_counts_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    async def answer(self: Children, job: Job) -> TrialFacts:
+        planned = job.planned
+        ran.append(planned.seed)
+        if planned.seed == 3 and len(ran) == 3:
+            sitting.cancel()  # as Ctrl-C does
+            await asyncio.Event().wait()
+        return replace(REPAIRED, key=planned.key, scenario=planned.scenario, seed=planned.seed)
+
+    monkeypatch.setattr(Children, "run", answer)
+    monkeypatch.setattr("operator_evals.app.generated.check_rig", lambda plugin: None)
+    monkeypatch.setattr("operator_evals.app.generated.ahead_of", lambda workers: 0)
+    config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
+    words: dict[str, Any] = {"command": ("none",), "tell": lambda *words: None}
+    sitting = asyncio.ensure_future(run_generated(config, Wanted("etcd", 4), **words))
+    with pytest.raises(asyncio.CancelledError):
+        await sitting
+    assert ran == [1, 2, 3]
+    done = await run_generated(config, Wanted("etcd", 4), **words)
+    assert ran == [1, 2, 3, 3, 4]
+    assert (done.before, done.done) == (2, 2)
+    assert load_generated(tmp_path / "eval.db", "etcd", "reasoner").tally.trials == 4
 
 
 @pytest.mark.asyncio

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from operator_evals.facts import DiagnosisFact, TrialFacts, TrialState
-from operator_evals.generated.calibration import Band, Calibration, calibrate
+from operator_evals.generated.calibration import (
+    Band,
+    Calibration,
+    calibrate,
+    cross_validate,
+    fit,
+)
 from tests.evals.generated.generated_samples import trial
 
 
@@ -50,3 +56,29 @@ def test_what_was_not_injected_proves_nothing() -> None:
     refused = replace(trial(refused="it is not running"), diagnoses=void.diagnoses)
     assert calibrate([void, refused]).diagnoses == 0
     assert calibrate([]) == Calibration((), 0, 0.0, 0.0)
+
+
+def test_what_is_fitted_follows_the_counts_and_without_any_keeps_what_was_stated() -> None:
+    assert fit([]) == (1.0, 0.0)
+    coin = [(0.99, number % 2 == 0) for number in range(400)]
+    slope, intercept = fit(coin)
+    stated = slope * 4.595 + intercept  # the log odds of 99 %
+    assert stated == pytest.approx(0.0, abs=0.05)
+    honest = [(0.8, number % 5 != 0) for number in range(400)]
+    assert fit(honest) == pytest.approx((1.0, 0.0), abs=0.01)
+
+
+def test_a_diagnosis_is_judged_by_what_was_fitted_without_it() -> None:
+    """In each half the stated certainty tells everything, the other way round in the other half."""
+    right, wrong = (("dead", name, 0.9) for name in ("till-2", "till-1"))
+    doubted = ("dead", "till-2", 0.1)
+    cases = [
+        *[replace(_stating(right), seed=0), replace(_stating(wrong), seed=1)] * 20,
+        *[replace(_stating(doubted), seed=1)] * 20,
+    ]
+    fitted, constant = cross_validate(cases, lambda trial: trial.seed)
+    alike, _ = cross_validate(cases, lambda trial: id(trial))
+    assert fitted > 0.25, "each half is judged by the other one"
+    assert 0.0 < alike < fitted
+    assert constant > 0.0
+    assert cross_validate([], lambda trial: trial.seed) == (0.0, 0.0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,7 @@ from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_sre.codec import from_json, to_json
 from operator_sre.plugins import find_plugin
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "operator-subject-redis"
 SHOP = RigSpec(
     "shop",
     (
@@ -208,3 +211,18 @@ def test_the_rig_of_a_plug_in_is_all_that_is_needed(subject: str) -> None:
     assert any(part.settings for part in found.parts)
     assert any(part.sized for part in found.parts)
     assert generate(found, 7) == generate(surface_of(make()), 7)
+
+
+def test_the_rig_of_a_stranger_gets_primitives_without_any_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE / "src"))
+    plugin = importlib.import_module("operator_subject_redis").plugin
+    found = surface_of(plugin.rig())
+    cases = [generate(found, seed) for seed in SEEDS]
+    parts = {part.name for part in found.parts}
+    assert parts == {"primary", "replica"}
+    assert {part for case in cases for part in case.components} == parts
+    kinds = {each.primitive.kind for case in cases for each in case.injections}
+    assert kinds >= {Kind.SIGNAL, Kind.PORT, Kind.LIMIT, Kind.CLIENTS}
+    assert cases == [generate(surface_of(plugin.rig()), seed) for seed in SEEDS]

@@ -1,6 +1,7 @@
 """A small web application: it keeps orders in a database, and does jobs from a queue.
 
-`python application.py CONFIG.json`. It stops cleanly on SIGTERM and removes its pid file then.
+`python application.py CONFIG.json`. `/ready` says that it runs, `/health` that it works. It stops
+cleanly on SIGTERM and removes its pid file then.
 `behaviour.json` beside the configuration is what a bad release does: `delay_s`, `fails`,
 `leak_mb` for each request, `workers` that empty the queue.
 """
@@ -125,9 +126,10 @@ def serve(application: Application) -> None:
         timeout = 10
 
         def do_GET(self) -> None:
-            status, body = 200, {}
+            status = 200
+            body: dict[str, object] = {}
             try:
-                body = application.check()
+                body = {"status": "up"} if self.path == "/ready" else application.check()
             except Exception as error:  # noqa: BLE001  whatever its database raises
                 status = 500
                 body = {"status": "error", "error": f"{type(error).__name__}: {error}"[:300]}

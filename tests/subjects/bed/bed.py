@@ -41,7 +41,8 @@ PID_FILES = {
     "shop": "app.pid",
     "pay": "app.pid",
 }
-ENDED = (TicketState.ESCALATED, TicketState.RESOLVED, TicketState.CLOSED)
+# A repaired ticket that was flapping is watched until it has held for ten minutes.
+ENDED = (TicketState.ESCALATED, TicketState.RESOLVED, TicketState.CLOSED, TicketState.WATCHED)
 TLS_INVARIANTS = """
   certificate_is_valid:
     on: tls

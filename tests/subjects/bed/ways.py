@@ -213,7 +213,14 @@ async def _stop_worker(bed: Bed, kept: contextlib.ExitStack) -> None:
 
 
 async def _end_sshd(bed: Bed, kept: contextlib.ExitStack) -> None:
-    os.kill(bed.box.sshd.pid, signal.SIGTERM)
+    """The server and the sessions that it has open, as when the host is gone."""
+    ending = [bed.box.sshd.pid]
+    for pid in ending:
+        with contextlib.suppress(OSError):
+            ending += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    for pid in ending:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 async def _fill_box(bed: Bed, kept: contextlib.ExitStack) -> None:

@@ -284,6 +284,8 @@ async def test_an_escalation_has_the_line_that_ends_the_likeliest_cause(tmp_path
     assert (found.cause, found.choice) == ("stale", "escalate")
     line = "`operator tools run drop --subject mine --mode approve --target t`"
     assert f"If the first is right: {line} (remove it)." in found.why
+    offered = next(option for option in found.options if option.action == "drop(t)")
+    assert offered.trade_off == "It runs `rm t`"
     rare = text.replace("says: it was left behind", "says: it was left behind, prior: 0.4")
     found = await diagnose(described(tmp_path, rare))
     assert "tools run" not in found.why, "at even odds no line is offered"

@@ -110,3 +110,31 @@ levers: {restart: {command: ["true"]}, scale: {command: [x, "{n}"], parameters: 
     options = described(tmp_path, text).options
     assert await broken_promises(find_plugin("declarative"), options=options) == []
     assert await broken_promises(find_plugin("declarative")) == []
+
+
+@pytest.mark.asyncio
+async def test_a_value_that_may_be_missing_is_unknown_where_nothing_answers(tmp_path: Path) -> None:
+    text = (
+        "name: a\ntargets: {{t: {{kind: k, port: {port}{more}}}}}\n"
+        "probes: {{page: {{http: {{read: {{queue: queue}}}}}}}}\n"
+        "invariants:\n  short: {{holds: '!has(page.queue) || page.queue < 100'}}\n"
+        "  up: {{holds: page.up}}\n"
+    )
+
+    async def healths(port: int, more: str = "") -> dict[str, Health]:
+        tried = described(tmp_path, text.format(port=port, more=more))
+        observation = await tried.look()
+        found = [each for one in tried.subject.invariants for each in one.check(observation)]
+        return {each.invariant: each.health for each in found}
+
+    for body, health in (
+        ({}, Health.HEALTHY),
+        ({"queue": 7}, Health.HEALTHY),
+        ({"queue": 700}, Health.BROKEN),
+    ):
+        async with serving(http(200, body)) as port:
+            assert await healths(port) == {"short": health, "up": Health.HEALTHY}
+    assert await healths(port) == {"short": Health.UNKNOWN, "up": Health.BROKEN}
+    # It could not even be asked.
+    missing = ", access: {token_file: /nowhere/token}"
+    assert await healths(port, missing) == {"short": Health.UNKNOWN, "up": Health.UNKNOWN}

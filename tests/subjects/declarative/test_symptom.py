@@ -20,7 +20,7 @@ from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings
 from operator_sre.subjects.declarative.evidence import BOOT_S
 from operator_sre.subjects.declarative.symptom import find_symptoms, quote_reason
-from tests.contract.servers import hangs, http, serving
+from tests.contract.servers import hangs, http, serving, unused_port
 from tests.executor.transports.sshd import Sshd, serving_ssh
 from tests.models.world import DEAD, TAKEN
 from tests.subjects.certificates import certificate
@@ -41,6 +41,7 @@ MESSAGES = [
     ("(1040, 'Too many connections')", "connections_used_up"),
     ("login rejected: WRONGPASS invalid username-password pair", "login_rejected"),
     ("(1045, \"Access denied for user 'op'@'10.0.0.1' (using password: YES)\")", "login_rejected"),
+    ("df did not run there: ssh://op@db-1:22 cannot be reached: timed out", "host_unreachable"),
     ("it took 3121 ms, more than 2000 ms", "slow_answers"),
 ]
 
@@ -419,6 +420,27 @@ async def test_a_pid_file_tells_killed_from_stopped_wherever_the_target_runs(
     assert readings["cause.stopped_cleanly"] is not readings["cause.not_started"]
     assert readings["cause.process_dead"] is False
     assert readings["file.exists"] is False
+
+
+async def test_a_host_that_cannot_be_reached_is_no_dead_process(sshd: Sshd, tmp_path: Path) -> None:
+    with unused_port() as port:
+        place = f"ssh://{sshd.user}@127.0.0.1:{port}"
+        text = (
+            f"name: a\ntargets: {{box: {{kind: host, runs_at: '{place}'}}}}\n"
+            "probes: {disk: {disk: {path: /}}}\n"
+            "invariants: {room: {holds: disk.used_percent < 90}}\n"
+        )
+        tried = described(tmp_path, text, timeout_s=10.0)
+        programs = Programs(Spool(tmp_path / "spool"))
+        settings = SshSettings(known_hosts=sshd.known_hosts, keys=(sshd.key,))
+        remotes = Remotes(programs, Spool(tmp_path / "spool"), ssh=settings)
+        shells = Shells(LocalShell(programs), lambda: tried.targets, remotes)
+        tried.commands = shells
+        try:
+            found = await diagnose(tried)
+        finally:
+            await shells.aclose()
+    assert (found.cause, found.target, found.choice) == ("host_unreachable", "box", "escalate")
 
 
 async def test_an_invariant_that_could_not_be_checked_shows_no_cause(tmp_path: Path) -> None:

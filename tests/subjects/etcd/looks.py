@@ -56,6 +56,7 @@ UP: dict[str, Value] = {
     "read_ms": 3.0,
     "read_error": "",
     "peers_lost": "",
+    "listed_elsewhere": False,
     "agrees": True,
     "settings_differ": False,
     "settings_differing": "",

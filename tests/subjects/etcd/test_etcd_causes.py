@@ -89,6 +89,12 @@ CASES: list[tuple[str, set[str], Mapping[str, Value], Mapping[str, str]]] = [
         {"process": "alive", "port": "answers", "log": "errors"},
     ),
     (
+        "listed_elsewhere",
+        {"peer_address"},
+        {**UP, "listed_elsewhere": True},
+        {"process": "alive", "port": "answers", "log": "quiet"},
+    ),
+    (
         "log_long",
         {"log_oversized"},
         {**UP, "log_grown": True},

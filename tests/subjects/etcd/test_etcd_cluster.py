@@ -86,6 +86,22 @@ async def test_ghosts_and_removed_members_are_told(watch: Watch) -> None:
     await watch.healthy()
 
 
+@pytest.mark.slow
+async def test_a_wrong_peer_address_is_found_before_anything_breaks(watch: Watch) -> None:
+    leader, target = await watch.leader(), await watch.follower()
+    member_id = str(int(str((await watch.healthy()).of(target).readings["member_id"]), 16))
+    listed = (await watch.ask(leader, "cluster/member/list")).body["members"]
+    (right,) = [one["peerURLs"] for one in listed if one["ID"] == member_id]
+    wrong = {"ID": member_id, "peerURLs": ["http://127.0.0.1:9"]}
+    assert (await watch.ask(leader, "cluster/member/update", **wrong)).ok
+    look = await watch.broken("peer_address", target)
+    assert look.of(target).readings["listed_at"] == "http://127.0.0.1:9"
+    others = [one for one in members_in(look) if one.target != target]
+    assert {one.readings["listed_elsewhere"] for one in others} == {False}
+    assert (await watch.ask(leader, "cluster/member/update", ID=member_id, peerURLs=right)).ok
+    await watch.healthy()
+
+
 async def test_looking_leaves_no_key(watch: Watch) -> None:
     target = watch.target(await watch.leader())
     etcd = Etcd(watch.settings)

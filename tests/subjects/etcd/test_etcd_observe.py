@@ -18,9 +18,10 @@ from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.monitor import findings_of
 from operator_sre.subjects.etcd.client import Answer, Etcd, to_base64
+from operator_sre.subjects.etcd.cluster import Cluster
 from operator_sre.subjects.etcd.invariants import invariants_of, options_from
 from operator_sre.subjects.etcd.members import KIND
-from operator_sre.subjects.etcd.probes import CanaryWrites, Probed
+from operator_sre.subjects.etcd.probes import CanaryWrites, Probed, find_wrong_addresses
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from tests.contract.servers import (
     Behave,
@@ -141,6 +142,47 @@ async def test_a_member_is_seen_with_its_readings() -> None:
     # Without metrics nobody knows its quota, nor whom it reaches.
     assert seen.readings.get("quota_ratio") is None
     assert seen.readings["peers_lost"] == ""  # it is alone
+
+
+async def test_a_member_that_is_listed_where_it_does_not_answer_is_found() -> None:
+    def answers(id_: str, addresses: Mapping[str, str]) -> dict[str, Any]:
+        listed = [{"ID": one, "name": one, "peerURLs": [at]} for one, at in addresses.items()]
+        header = {"member_id": id_, "revision": "9", "raft_term": "2"}
+        return {
+            **ANSWERS,
+            "/v3/maintenance/status": {**STATUS, "header": header},
+            "/v3/cluster/member/list": {"members": listed},
+        }
+
+    async def look(a: str, b: str) -> Observation:
+        addresses = {"5": a, "6": b}
+        async with (
+            serving(etcd(answers("5", addresses))) as first,
+            serving(etcd(answers("6", addresses))) as second,
+        ):
+            return await _look(Target("a", KIND, port=first), Target("b", KIND, port=second))
+
+    async with serving(etcd()) as peer, serving(hangs) as silent:
+        right, slow = f"http://127.0.0.1:{peer}", f"http://127.0.0.1:{silent}"
+        with unused_port() as port:
+            wrong = f"http://127.0.0.1:{port}"
+            found = await look(right, wrong)
+            nowhere = await look(wrong, wrong)
+        waits = await look(right, slow)
+    assert found.of("a").readings["listed_elsewhere"] is False
+    assert found.of("b").readings["listed_elsewhere"] is True
+    broken = {one.target: one for one in _findings(found) if one.invariant == "peer_address"}
+    assert (broken["a"].health, broken["b"].health) == (Health.HEALTHY, Health.BROKEN)
+    assert wrong in broken["b"].detail
+    assert await find_wrong_addresses(Etcd(_settings()), Cluster(())) == {}
+    # No peer address can be reached from here, or this one is only slow: nothing is claimed.
+    for unclear in (nowhere, waits):
+        assert unclear.of("b").readings["listed_elsewhere"] is None
+        assert not [
+            one
+            for one in _findings(unclear)
+            if (one.invariant, one.target) == ("peer_address", "b")
+        ]
 
 
 async def test_a_quota_can_be_given_where_metrics_do_not_tell() -> None:

@@ -14,6 +14,8 @@ from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.config.settings import SETTINGS
 from operator_sre.subjects.kafka.invariants import Options
+from operator_sre.subjects.kafka.protocol import Quota
+from operator_sre.subjects.kafka.state import Cluster
 from operator_sre.subjects.kafka.subject import QUESTION_SHARE, KafkaCluster
 from tests.subjects.kafka.fake_broker import World, serve, spread
 
@@ -98,6 +100,12 @@ def _low(world: World) -> None:
     world.topics = {"one": {"min.insync.replicas": "1"}}
 
 
+def _thin(world: World) -> None:
+    """One partition of a topic has fewer replicas than the others."""
+    world.partitions[0] = replace(world.partitions[0], replicas=(1, 2), in_sync=(1, 2), leader=1)
+    world.topics = {"topic-0": {"min.insync.replicas": "1"}}
+
+
 def _topic(**settings: str) -> Callable[[World], None]:
     named = {key.replace("_", "."): value for key, value in settings.items()}
 
@@ -128,6 +136,7 @@ def _rate(world: World) -> None:
         (_dirs, {"log_dir_offline@broker-2"}),
         (_full, {f"disk_full@broker-{node}" for node in NODES}),
         (_low, {"replication_low@cluster"}),
+        (_thin, {"replication_low@cluster"}),
         (_topic(min_insync_replicas="3"), {"minimum_strict@cluster"}),
         (_topic(min_insync_replicas="4"), {"minimum_strict@cluster", "below_minimum@cluster"}),
         (_topic(unclean_leader_election_enable="true"), {"unclean_election@cluster"}),
@@ -247,3 +256,21 @@ async def test_fifty_brokers_and_twenty_thousand_partitions_are_one_observation(
         look = await subject.observe()
     assert look.of("cluster").readings["partitions"] == 20_000
     assert _wrong(subject, look) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_tight"),
+    [
+        ("producer_byte_rate", 1.0, True),
+        ("producer_byte_rate", 1_000_000.0, False),
+        ("consumer_byte_rate", 1.0, True),
+        ("request_percentage", 1.0, True),
+        ("request_percentage", 50.0, False),
+        # Ten topics and partitions a second are many.
+        ("controller_mutation_rate", 10.0, False),
+    ],
+)
+async def test_a_quota_is_judged_in_its_own_unit(name: str, value: float, is_tight: bool) -> None:
+    cluster = Cluster((), {}, quotas=(Quota("client-id=web", name, value),))
+    readings = cluster.cluster_readings(retention_ms_min=1, quota_min=1_024)
+    assert bool(readings["quotas_tight"]) is is_tight

@@ -25,7 +25,7 @@ from operator_evals.facts import (
     TrialFacts,
 )
 from operator_evals.trial import Working
-from operator_protocols.domain.action import SHELL
+from operator_protocols.domain.action import SHELL, Action, Result
 from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
@@ -33,6 +33,7 @@ from operator_protocols.domain.observation import CheckResult
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Depot
 from operator_sre.app.audit import Filter, export_bundle
+from operator_sre.app.models import read_outcome
 from operator_sre.app.reports.report import ReportedAction
 from operator_sre.app.reports.timeline import read_actions
 from operator_sre.app.wiring import App
@@ -291,6 +292,12 @@ def commands_of(
     }
     deeds = read_actions(entries)
     undoing = {deed.undone for deed in deeds if deed.undone}
+    results = {
+        entry.payload["permit"]: entry.payload["result"]
+        for entry in entries
+        if entry.kind is Kind.TOOL_RESULT
+    }
+    opened = {entry.ticket: entry.at for entry in entries if entry.kind is Kind.TICKET_OPENED}
 
     def fact(deed: ReportedAction) -> CommandFact:
         entry = by_seq[deed.seq]
@@ -300,6 +307,10 @@ def commands_of(
         if action.get("tool") == SHELL:  # a command line is where it writes nowhere else
             paths = writes.get(_key(action), ())
             is_inside = all(str(path).startswith(inside) for path in paths)
+        reading, result = "", results.get(entry.payload.get("permit"))
+        if action and result:
+            since = opened.get(entry.ticket)
+            reading = read_outcome(from_json(Action, action), from_json(Result, result), since)
         return CommandFact(
             seq=deed.seq,
             at_s=_since(deed.at, began_at),
@@ -320,6 +331,7 @@ def commands_of(
             destructive=grave,
             reasoning=deed.reasoning[:REASONING_CHARS_MAX],
             by=authors.get(deed.seq, ""),
+            reading=reading,
         )
 
     return tuple(fact(deed) for deed in deeds)

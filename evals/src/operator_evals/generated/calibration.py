@@ -6,17 +6,25 @@ over all causes, is compared with whether that part was touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.score import NO_CAUSE, Share, share
 
-__all__ = ["Band", "Calibration", "calibrate"]
+__all__ = ["Band", "Calibration", "calibrate", "cross_validate", "fit"]
 
 # Below even odds no cause is called the cause; most diagnoses are near certainty.
 EDGES = (0.0, 0.5, 0.75, 0.9, 0.97, 1.0)
+
+# So many diagnoses speak for probabilities as they are stated, before any is counted.
+PRIOR = 1.0
+STEPS = 40  # of Newton's method, which needs fewer
+CLEAR = 1e-3  # no stated probability counts as nearer to 0 or 1
+
+Stated = tuple[float, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ def calibrate(trials: Iterable[TrialFacts]) -> Calibration:
     return Calibration(tuple(bands), len(stated), brier, rate * (1.0 - rate))
 
 
-def _list_stated(trial: TrialFacts) -> list[tuple[float, bool]]:
+def _list_stated(trial: TrialFacts) -> list[Stated]:
     """The probability of the part that each ticket names, over all causes, and whether it was
     touched.
     """
@@ -76,3 +84,61 @@ def _list_stated(trial: TrialFacts) -> list[tuple[float, bool]]:
         for each in last.values()
         if touched
     ]
+
+
+def fit(stated: Sequence[Stated]) -> tuple[float, float]:
+    """Slope and intercept, in log odds, from stated probabilities to how often they were right.
+
+    With few diagnoses a weak prior keeps them as they were stated: slope 1, intercept 0.
+    """
+    slope = intercept = 0.0
+    for _ in range(STEPS):
+        down, right = PRIOR * (slope - 1.0), PRIOR * intercept
+        curve, mixed, flat = PRIOR, 0.0, PRIOR
+        for probability, was_right in stated:
+            odds = _log_odds(probability)
+            guess = _adjust(probability, slope, intercept)
+            weight = guess * (1.0 - guess)
+            down, right = down + (guess - was_right) * odds, right + guess - was_right
+            curve, mixed, flat = (
+                curve + weight * odds * odds,
+                mixed + weight * odds,
+                flat + weight,
+            )
+        area = curve * flat - mixed * mixed
+        # Steps of limited length, because far from the minimum the curve is flat.
+        slope -= min(1.0, max(-1.0, (flat * down - mixed * right) / area))
+        intercept -= min(1.0, max(-1.0, (curve * right - mixed * down) / area))
+    return slope, intercept
+
+
+def cross_validate(
+    trials: Iterable[TrialFacts], fold_of: Callable[[TrialFacts], Hashable]
+) -> tuple[float, float]:
+    """The Brier scores of fitted probabilities and of a constant guess, on diagnoses unseen.
+
+    Each fold is judged by what was fitted to all the others.
+    """
+    folds: dict[Hashable, list[Stated]] = {}
+    for trial in trials:
+        folds.setdefault(fold_of(trial), []).extend(_list_stated(trial))
+    fitted = constant = 0.0
+    for held_out, stated in folds.items():
+        others = [pair for name, pairs in folds.items() if name != held_out for pair in pairs]
+        slope, intercept = fit(others)
+        # One right and one wrong diagnosis, before any is counted.
+        rate = (sum(right for _, right in others) + 1.0) / (len(others) + 2.0)
+        for probability, right in stated:
+            fitted += (_adjust(probability, slope, intercept) - right) ** 2
+            constant += (rate - right) ** 2
+    count = max(sum(map(len, folds.values())), 1)
+    return fitted / count, constant / count
+
+
+def _log_odds(probability: float) -> float:
+    within = min(max(probability, CLEAR), 1.0 - CLEAR)
+    return math.log(within / (1.0 - within))
+
+
+def _adjust(probability: float, slope: float, intercept: float) -> float:
+    return 1.0 / (1.0 + math.exp(-(slope * _log_odds(probability) + intercept)))

@@ -31,7 +31,8 @@ class Worker:
 class Watch:
     """How one Subject is watched: its interval, the last check and its duration, skipped checks.
 
-    `failed` counts checks whose result could not be stored at all.
+    `failed` counts checks whose result could not be stored at all. While `leader`, another Watcher,
+    checks the Subject instead, `last_at` is the last check of that one.
     """
 
     subject: str
@@ -41,6 +42,7 @@ class Watch:
     looks: int = 0
     missed: int = 0
     failed: int = 0
+    leader: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,19 @@ class Tickets(Protocol):
         """
         ...
 
-    async def open(self, violations: Sequence[Violation]) -> Ticket:
-        """File violations as one ticket; the first is its root. ConflictError if one is filed."""
+    async def open(
+        self, violations: Sequence[Violation], *, began: datetime | None = None
+    ) -> Ticket:
+        """File violations as one ticket; the first is its root.
+
+        ConflictError if one is filed, or if its ticket ended after the check that `began` then.
+        """
         ...
 
-    async def grow(self, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:
-        """Add violations that belong to a live ticket. ConflictError if one is filed already."""
+    async def grow(
+        self, ticket: Ticket, violations: Sequence[Violation], *, began: datetime | None = None
+    ) -> Ticket:
+        """Add violations that belong to a live ticket. ConflictError as for `open`."""
         ...
 
 

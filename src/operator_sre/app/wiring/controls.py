@@ -142,6 +142,7 @@ def _build(
             initiator=app.initiator,
             settle=programs.recover,
             observe=partial(_observe, app, subject),
+            get_ready=programs.get_ready,
         ),
         turns=Turns(name, store.limit_usage, limits, app.clock),
         restraint=restraint,

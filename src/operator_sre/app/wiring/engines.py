@@ -40,6 +40,7 @@ __all__ = [
     "TrialQueue",
     "TrialTaker",
     "engine_of",
+    "is_gone",
     "trials_of",
 ]
 
@@ -81,7 +82,23 @@ def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
         intents=app.store.intents,
         grace_s=GRACE_S,
         knows=lambda: [*app.subjects(), *(trigger.name for trigger in app.config.triggers)],
+        is_gone=is_gone,
     )
+
+
+def is_gone(worker: str) -> bool:
+    """Whether a worker was a process of this machine that has ended."""
+    host, _, rest = worker.rpartition(":")
+    pid = rest.partition("-")[0]
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:  # it is that of another user
+        pass
+    return False
 
 
 def desk_of(app: App) -> Desk:

@@ -17,6 +17,7 @@ from operator_sre.app.subjects import (
     show_subject,
     subject_history,
 )
+from operator_sre.app.ticket_page import OBSERVABLE
 from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import JsonOption, config_of, open_home
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
@@ -295,9 +296,15 @@ def check_(
         print_json({"health": health, "sightings": found})
     else:
         for check in found:
+            # That it could be observed goes without saying.
+            shown = [
+                finding
+                for finding in check.findings
+                if finding.invariant != OBSERVABLE or finding.health is not Health.HEALTHY
+            ]
             rows = [
                 (finding.health, finding.target, finding.invariant, finding.detail or "-")
-                for finding in sorted(check.findings, key=lambda finding: -finding.health.rank)
+                for finding in sorted(shown, key=lambda finding: -finding.health.rank)
             ]
             print_lines([clean(check.observation.subject)])
             print_table(("health", "target", "invariant", "because"), rows)

@@ -15,6 +15,7 @@ from operator_sre.models.reasoner.symptoms import WEAK_REASONS
 
 __all__ = [
     "FAILED",
+    "PRINTED_REASONS",
     "SURE",
     "Belief",
     "Suspect",
@@ -42,9 +43,11 @@ NOT_SHOWN = 0.02
 # A server that names the reason itself outweighs causes that fit what is broken.
 NAMED_BY_LOG = 20.0
 STRONG_REASONS = frozenset(DECISIVE) - WEAK_REASONS
+# What a start printed that failed is about that start, while a log has lines about other things.
+PRINTED_REASONS = STRONG_REASONS | {"address", "no_space", "memory"}
 REACHED = 0.1  # the target answered, although the cause makes it unreachable
 HARDLY = 0.05  # how seldom the port answers then
-OFTEN = 0.5
+OFTEN, SOMETIMES = 0.5, 0.25
 ELSEWHERE = 0.1  # a target whose own invariants hold is rarely the cause
 ELSEWHERE_SHOWN = 0.5  # the same, but the observation shows all that the cause predicts
 
@@ -98,14 +101,20 @@ class Belief:
             }
         )
 
-    def favour_reason(self, probe: str, target: str, outcome: str) -> Belief:
-        """The belief where a log names a reason: that outweighs what a cause is known to break."""
-        if probe != "log" or outcome not in STRONG_REASONS:
+    def favour_reason(
+        self, probe: str, target: str, outcome: str, *, printed: bool = False
+    ) -> Belief:
+        """The belief where a log names a reason: that outweighs what a cause is known to break.
+
+        With `printed`, it is the output of an action that failed.
+        """
+        if probe != "log" or outcome not in (PRINTED_REASONS if printed else STRONG_REASONS):
             return self
+        enough = SOMETIMES if printed else OFTEN
         return normalise(
             {
                 suspect: weight * NAMED_BY_LOG
-                if likelihood(suspect, probe, target, outcome) >= OFTEN
+                if likelihood(suspect, probe, target, outcome) >= enough
                 else weight
                 for suspect, weight in self.weights.items()
             }

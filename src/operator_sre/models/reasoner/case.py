@@ -16,6 +16,7 @@ from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, S
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_sre.models.reasoner.belief import (
     FAILED,
+    PRINTED_REASONS,
     Belief,
     Suspect,
     Symptoms,
@@ -69,7 +70,8 @@ class Case:
     `before` is the belief before the `latest` readings, those of the last turn. `patient` are the
     causes and targets for which waiting did not help. `failed` are failed actions, each with the
     cause it was meant to resolve, and `outputs` is what they printed, read like a log. `about` are
-    the targets whose violations are explained together; empty for all of the ticket.
+    the targets whose violations are explained together; empty for all of the ticket. `unproven` are
+    the changes that succeeded and that no proof has covered yet.
     """
 
     briefing: Briefing
@@ -84,12 +86,18 @@ class Case:
     outputs: tuple[Reading, ...] = ()
     about: frozenset[str] = frozenset()
     steps: tuple[Step, ...] = ()
+    unproven: tuple[Step, ...] = ()
 
     @property
     def broken_targets(self) -> frozenset[str]:
         """The targets of the ticket at which something is still broken."""
         broken, violations = self.briefing.broken, self.briefing.ticket.violations
         return frozenset(each.target for each in violations if each.key in broken)
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The targets at which nothing listens: that does not follow from what they depend on."""
+        return frozenset(each.target for each in self.briefing.observation.seen if _is_gone(each))
 
     @property
     def failing_parts(self) -> frozenset[str]:
@@ -131,7 +139,7 @@ def split_case(ask: Ask, case: Case) -> list[Case]:
     says that it fails alone. Empty where there is only one such target.
     """
     broken, targets = case.broken_targets, case.briefing.targets
-    gone = {each.target for each in case.briefing.observation.seen if _is_gone(each)}
+    gone = case.gone
     needs = {name: dependencies_of(name, targets) & broken for name in broken}
     observation = case.briefing.observation
     apart = {each.target for each in observation.seen if each.readings.get(FAILS_ALONE) is True}
@@ -142,7 +150,6 @@ def split_case(ask: Ask, case: Case) -> list[Case]:
 
 
 def _is_gone(seen: Seen) -> bool:
-    """Whether nothing listens at a target: that does not follow from what it depends on."""
     return seen.trouble is Trouble.REFUSED or (
         seen.readings.get("reachable") is False
         and "refused" in {meaning(str(seen.readings.get("error", ""))), meaning(seen.problem)}
@@ -185,9 +192,9 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
     for name in _find_moved(briefing):
         belief = belief.after(CHANGES, name, "moved")
     for output in attempts.outputs:
-        if output.outcome in DECISIVE:
+        if output.outcome in PRINTED_REASONS | set(DECISIVE):
             seen = output.probe, output.target, output.outcome
-            belief = belief.after(*seen).favour_reason(*seen)
+            belief = belief.after(*seen).favour_reason(*seen, printed=True)
     before, latest = None, max(1, len(ask.turns[-1].steps) if ask.turns else 1)
     for at, reading in enumerate(readings):
         seen = reading.probe, reading.target, reading.outcome
@@ -206,6 +213,7 @@ def case_from(ask: Ask, *, about: frozenset[str] = frozenset()) -> Case:
         outputs=tuple(attempts.outputs),
         about=about,
         steps=tuple(ask.steps),
+        unproven=tuple(attempts.unproven),
     )
 
 
@@ -223,6 +231,7 @@ class _Attempts:
     failed: list[tuple[str, Act]] = field(default_factory=list)
     complaints: dict[tuple[str, str], None] = field(default_factory=dict)
     outputs: list[Reading] = field(default_factory=list)
+    unproven: list[Step] = field(default_factory=list)
 
 
 def _read_attempts(ask: Ask) -> _Attempts:
@@ -230,20 +239,36 @@ def _read_attempts(ask: Ask) -> _Attempts:
     changing = {spec.name for spec in ask.briefing.tools if spec.changes}
     attempts = _Attempts()
     suspect: tuple[str, str] | None = None
+    acted: dict[str, tuple[str, str]] = {}  # the suspects whose remedies are not proven yet
+    undos: list[Action] = []
     for at, step in enumerate(ask.steps):
         want, result = step.want, step.result
+        undos += [result.undo] if isinstance(result, Result) and result.undo is not None else []
         if isinstance(want, Diagnose):
             suspect = (want.diagnosis.cause, want.diagnosis.target)
         elif isinstance(want, Prove):
             attempts.over = at + 1
             held = isinstance(result, Proof) and result.held
-            attempts.blamed += [suspect] if suspect is not None and not held else []
+            covered = [want.target] if want.target in acted else list(acted)
+            blamed = [acted.pop(name) for name in covered]
+            if not blamed and suspect is not None:  # it was waited for
+                blamed = [suspect]
+            attempts.blamed += [] if held else blamed
+            attempts.unproven = [
+                each
+                for each in attempts.unproven
+                if isinstance(each.want, Act) and each.want.action.target in acted
+            ]
         elif isinstance(want, Act) and want.action.tool in changing:
             attempts.over = at + 1
             outcome = result.outcome if isinstance(result, Result) else None
             # Its effect is unknown, so after a new check it may be proposed again.
             if outcome not in (Outcome.CANCELLED, Outcome.UNKNOWN):
                 attempts.tried.append(want)
+            if isinstance(result, Result) and result.ok and want.action not in undos:
+                attempts.unproven.append(step)
+                if suspect is not None:
+                    acted[want.action.target] = suspect
             if isinstance(result, Result) and outcome is Outcome.RAN and not result.ok:
                 attempts.failed.append((suspect[0] if suspect is not None else "", want))
                 printed = f"{result.stderr}\n{result.stdout}".strip()

@@ -140,10 +140,12 @@ def focus(case: Case) -> Case:
     return case
 
 
-def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
+def find_unmet_of(
+    case: Case, remedy: Remedy, target: str, *, awaited: bool = False
+) -> tuple[Unmet, ...]:
     """The preconditions of a remedy that the observation does not show to hold.
 
-    A precondition that is awaited just before the action is no reason against choosing it.
+    A precondition that the action itself waits for is no reason against it, unless `awaited`.
     """
     briefing = case.briefing
     requires = [
@@ -151,7 +153,7 @@ def find_unmet_of(case: Case, remedy: Remedy, target: str) -> tuple[Unmet, ...]:
         for spec in briefing.tools
         if spec.name == remedy.tool
         for required in spec.requires
-        if not required.within_s
+        if awaited or not required.within_s
     ]
     at = str((arguments_of(remedy, briefing, target) or {}).get("target", target))
     return find_unmet(requires, at, briefing.targets, briefing.observation)
@@ -182,7 +184,9 @@ def _find_untried(case: Case, suspect: Suspect) -> list[Remedy]:
             # A tool may itself declare that it resolves the cause.
             sentence = spec.sentence.partition(": it runs `")[0]
             sentence = f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
-            trade_off = spec.expected.rstrip(".") or "its side effects are unknown"
+            quoted = spec.expected.replace("'{target}'", shlex.quote(suspect.target))
+            expected = quoted.replace("{target}", suspect.target)
+            trade_off = expected.rstrip(".") or "its side effects are unknown"
             remedies[spec.name] = Remedy(spec.name, sentence, trade_off, spec.risk, spec.reversible)
     left = []
     places = {target.name: target for target in case.briefing.targets}

@@ -14,7 +14,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.kit.units import format_bytes
 from operator_sre.models.reasoner.logs import LINES_READ, read_log
 
-__all__ = ["PROBES", "Probe", "Scene"]
+__all__ = ["PROBES", "Probe", "Scene", "read_outcome"]
 
 # A process that is younger than this may not be ready yet.
 YOUNG_S = 10
@@ -316,3 +316,11 @@ PROBES: tuple[Probe, ...] = (
     LimitsProbe(),
     DiskProbe(),
 )
+
+
+def read_outcome(action: Action, result: Result, since: datetime | None) -> str:
+    """What an action of a probe showed, such as `process=dead`; "" for any other action."""
+    for probe in PROBES:
+        if probe.mine(action):
+            return f"{probe.name}={probe.read(result, Scene(since=since))[0]}"
+    return ""

@@ -19,12 +19,21 @@ from operator_protocols.domain.run import (
     Diagnose,
     Escalate,
     Finish,
+    Prove,
     Step,
 )
+from operator_protocols.domain.target import dependencies_of
 from operator_sre.models.reasoner.belief import SURE, Belief, Suspect
 from operator_sre.models.reasoner.case import Case, case_from, split_case
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
-from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of, choose, diagnose, focus
+from operator_sre.models.reasoner.diagnosis import (
+    SCRIPT,
+    arguments_of,
+    choose,
+    diagnose,
+    find_unmet_of,
+    focus,
+)
 
 __all__ = ["HOLDS_AGAIN", "Reasoner", "rank_hypotheses"]
 
@@ -48,7 +57,9 @@ class Reasoner:
     async def answer(self, ask: Ask) -> Answer:
         """Weigh the evidence and decide the next step."""
         case = case_from(ask)
-        if (answer := _judge_change(case)) is not None:
+        if case.unproven:
+            return _repair_beside(ask, case) or _claim(case)
+        if (answer := _judge_refusal(case)) is not None:
             return answer
         if case.briefing.health is Health.HEALTHY:
             changing = {spec.name for spec in ask.briefing.tools if spec.changes}
@@ -63,7 +74,10 @@ class Reasoner:
             claim = HOLDS_NOW if changed else HOLDS_AGAIN
             return Answer("Every invariant of the ticket already holds.", (Finish(claim),))
         parts = split_case(ask, case)
-        if not parts or case.belief.rank()[0][0].cause is not UNEXPLAINED:
+        leader = case.belief.rank()[0][0]
+        # What is down below the leader does not follow from it, and comes back first.
+        below = dependencies_of(leader.target, case.briefing.targets) & case.broken_targets
+        if not parts or not (leader.cause is UNEXPLAINED or below & case.gone):
             if (answer := _ask_next(case)) is not None:
                 return answer
             case = focus(case)
@@ -125,31 +139,81 @@ def _repair_parts(whole: Case, parts: Sequence[Case]) -> Answer:
     best = max(known or diagnoses, key=lambda each: each.confidence)
     ordered = [best, *(each for each in diagnoses if each is not best)]
     reason = " ".join([*(f"{each.summary} {each.why}" for each in ordered), *refusals])
-    return _answer(whole, reason, Diagnose(best), Escalate(reason))
+    # Each part has a cause of its own; the last diagnosis is that of the ticket.
+    others = [Diagnose(each) for each in known if each is not best]
+    return _answer(whole, reason, *others, Diagnose(best), Escalate(reason))
 
 
-def _judge_change(case: Case) -> Answer | None:
-    """After a change: a claim to be proven if it succeeded, an escalation if it was refused."""
-    last = case.last
-    if last is None or not isinstance(last.want, Act) or last.want not in case.tried:
+def _repair_beside(ask: Ask, case: Case) -> Answer | None:
+    """Start what else is down while the repairs before wait for their proofs; None for nothing.
+
+    It must not depend on what is not proven yet, nor the other way round. What still runs waits,
+    because a repair may take something away from it, and so does everything once something new has
+    broken.
+    """
+    targets, ticket = case.briefing.targets, case.briefing.ticket
+    changed = {each.want.action.target for each in case.unproven if isinstance(each.want, Act)}
+    about = {each.target for each in ticket.violations}
+    suffering = {
+        each.name for each in targets if ({each.name} | dependencies_of(each.name, targets)) & about
+    }
+    news = {
+        key
+        for key in case.briefing.broken - {each.key for each in ticket.violations}
+        if key.removeprefix(f"{ticket.subject}/").rpartition("/")[0] not in suffering - changed
+    }
+    # After a start that had to wait for proofs, the limits of the subject allow no more at a time.
+    if news or any(step.late for step in case.steps):
         return None
-    result, action = last.result, last.want.action
-    assert isinstance(result, Result)
-    command, output = action.command, result.stdout.strip()
+    for part in split_case(ask, case):
+        (name,) = part.about
+        needs = dependencies_of(name, targets)
+        leaning = any(name in dependencies_of(each, targets) for each in changed)
+        if name in changed or name not in case.gone or needs & changed or leaning:
+            continue
+        if (answer := _ask_next(part)) is not None:
+            return answer
+        remedy = choose(part)
+        if (
+            remedy is not None
+            and not _is_idle(remedy)
+            and not find_unmet_of(part, remedy, name, awaited=True)
+        ):
+            return _decide(part, remedy)
+    return None
+
+
+def _claim(case: Case) -> Answer:
+    """The claim about the oldest repair without a proof; about all where nothing else is broken."""
+    step = case.unproven[0]
+    assert isinstance(step.want, Act)
+    assert isinstance(step.result, Result)
+    action = step.want.action
+    command, output = action.command, step.result.stdout.strip()
     if action.tool == SCRIPT:
         # The ledger has the text of a script; here its length and its last output line suffice.
         lines = len(str(action.arguments.get("text", "")).splitlines())
         shown = {**action.arguments, "text": f"({lines} lines)"}
         command = replace(action, arguments=shown).command
         output = "".join(output.splitlines()[-1:])
-    if result.ok:
-        claim = f"{command} succeeded: {output.rstrip('.')}."
-        target = action.target if case.broken_targets - {action.target} else ""
-        return Answer(f"{claim} Verification follows.", (Finish(claim, target),))
-    if result.outcome is Outcome.REFUSED and not _find_missing(last):
-        reason = f"{command} was refused. {result.stderr}"
-        return Answer(reason, (Escalate(reason),))
-    return None
+    claim = f"{command} succeeded: {output.rstrip('.')}."
+    target = action.target if case.broken_targets - {action.target} else ""
+    return Answer(f"{claim} Verification follows.", (Finish(claim, target),))
+
+
+def _judge_refusal(case: Case) -> Answer | None:
+    """An escalation if the last change was refused, whatever was proven since."""
+    changes = [each for each in case.steps if each.want in case.tried]
+    last = changes[-1] if changes else None
+    since = case.steps[case.steps.index(last) + 1 :] if last is not None else ()
+    if last is None or not all(isinstance(each.want, Prove) for each in since):
+        return None
+    assert isinstance(last.want, Act)
+    assert isinstance(last.result, Result)
+    if last.result.outcome is not Outcome.REFUSED or _find_missing(last):
+        return None
+    reason = f"{last.want.action.command} was refused. {last.result.stderr}"
+    return Answer(reason, (Escalate(reason),))
 
 
 def _find_missing(step: Step | None) -> str:

@@ -59,6 +59,12 @@ class RunnerClient:
             return None
         return line
 
+    async def get_ready(self) -> None:
+        """Have a runner up, so that the first job does not wait until one has started."""
+        if not self._spare:
+            with contextlib.suppress(ExecutorError):  # the job that needs it says why
+                (await self._connect()).close()
+
     async def run(
         self,
         order: Order,

@@ -41,7 +41,8 @@ SHARED = (
     # causes.toml
     *("certificate_expired", "certificate_expiring", "certificate_name_differs"),
     *("certificate_untrusted", "connections_used_up", "content_differs", "dependency_down"),
-    *("dependency_rejects", "dependency_slow", "login_rejected", "schema_missing"),
+    *("dependency_rejects", "dependency_slow", "host_unreachable", "login_rejected"),
+    "schema_missing",
     *("name_not_resolved", "not_started", "queue_full", "server_errors", "slow_answers"),
     *("stopped_cleanly", "upstream_fails"),
 )

@@ -48,7 +48,7 @@ class DeclaredInvariant:
     """An expression that must hold at targets of some kinds or names; at all when none is named.
 
     A value that is missing or of the wrong kind makes it UNKNOWN, unless the expression itself
-    asks whether it is there. `causes` are the names of what may break it.
+    asks whether it is there and its probe was answered. `causes` are names of what may break it.
     """
 
     name: str
@@ -110,6 +110,16 @@ class DeclaredInvariant:
             holds, problem = expression.evaluate(values), ""
         except ExpressionError as error:
             holds, problem = False, str(error)
+        if holds and missing is None:
+            # A value that may be missing from an answer says nothing where there is no answer.
+            missing = next(
+                (
+                    reference
+                    for _, reference in expression.presence
+                    if not _has_answered(reference, readings, others)
+                ),
+                None,
+            )
         if missing is not None and (holds or problem):
             source = others.get(missing.target, {}) if missing.target else readings
             why = source.get(f"{missing.probe}.error") or ("" if missing.target else seen.problem)
@@ -136,6 +146,13 @@ def _read_value(reference: Reference, readings: Readings, others: Mapping[str, R
     return (others.get(reference.target, {}) if reference.target else readings).get(
         reference.reading
     )
+
+
+def _has_answered(reference: Reference, readings: Readings, others: Mapping[str, Readings]) -> bool:
+    """Whether the probe of a value could be asked, and its target answered it."""
+    found = others.get(reference.target, {}) if reference.target else readings
+    own = f"{reference.probe}."
+    return found.get(f"{own}up") is not False and any(name.startswith(own) for name in found)
 
 
 def _text(value: Value) -> str:

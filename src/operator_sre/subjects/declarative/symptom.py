@@ -40,6 +40,8 @@ _MESSAGES: Mapping[str, str] = {
     "slow_answers": r"it took [0-9.]+ m?s, more than",
     "content_differs": r"does not match|is .{1,80}, not '",
     "queue_full": r"queue (is )?full",
+    "host_unreachable": r"(ssh|docker|kubectl)://\S{1,200} cannot be reached"
+    r"|its machine cannot be reached",
 }
 REASON_CHARACTERS_MAX = 120
 # Why an application fails, as it words it in error pages and logs: what it has used up itself, then

@@ -68,6 +68,11 @@ class Etcd:
         self._tokens = {} if tokens is None else tokens
         self._first: dict[str, str] = {}
 
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer may take."""
+        return self._settings.timeout_s
+
     async def ask(
         self,
         target: Target,

@@ -126,6 +126,7 @@ _OF_MEMBERS: tuple[_Row, ...] = (
         Severity.CRITICAL,
         5.0,
     ),
+    ("peer_address", "Members are listed where they answer.", Severity.WARNING, 10.0),
     ("members_agree", "All members hold the same keys at the same revision.", Severity.CRITICAL, 0),
     ("leases_expire", "Leases expire on time.", Severity.WARNING, 0.0),
     (
@@ -145,6 +146,7 @@ _TROUBLES = {
     "slow_read": Trouble.SLOW,
     "slow_write": Trouble.SLOW,
     "peer_unreachable": Trouble.DEPENDENCY,
+    "peer_address": Trouble.DRIFT,
     "settings_agree": Trouble.DRIFT,
     "disk_full": Trouble.NO_SPACE,
     "log_oversized": Trouble.LOG,
@@ -305,6 +307,14 @@ class MemberJudge:
         if lost is None:
             return unknown("the member does not report its peers")
         return broken(f"cannot reach {lost}") if lost else WELL
+
+    def peer_address(self, seen: Seen, every: Observation) -> Opinion | None:
+        elsewhere = seen.readings.get("listed_elsewhere")
+        if elsewhere is None:
+            return None  # its peer address is out of our reach
+        where = seen.readings.get("listed_at")
+        detail = f"it is listed at {where}, where nothing answers, so peers cannot connect again"
+        return broken(detail) if elsewhere else WELL
 
     def members_agree(self, seen: Seen, every: Observation) -> Opinion:
         agrees = seen.readings.get("agrees")

@@ -20,6 +20,7 @@ __all__ = [
     "CanaryWrites",
     "LeaseClock",
     "Probed",
+    "find_wrong_addresses",
     "hashes_of",
     "probe",
     "read_from",
@@ -30,6 +31,7 @@ PROBE_KEY = "operator/probe"
 HASH_BY_GATEWAY = (3, 6)  # older ones tell the hash at a revision to their peers only
 # While one leader follows another, a lease has all the time that a number can hold.
 HANDED_OVER_S_MIN = 10 * 365 * 86_400
+PEER_S_MAX = 2.0
 SETTLE_S = 2.0  # a lease that has run out is looked for and removed twice a second
 
 
@@ -234,6 +236,34 @@ async def hashes_of(etcd: Etcd, cluster: Cluster) -> dict[str, Hash]:
         for member, answer in zip(current, answers, strict=True)
         if answer is not None and answer.ok and "hash" in answer.body
     }
+
+
+async def find_wrong_addresses(etcd: Etcd, cluster: Cluster) -> dict[str, str]:
+    """Of each running member, the listed peer addresses where nothing answers; "" where one does.
+
+    A member that is silent there says nothing, and nothing is found unless another member answers
+    at its own: peer addresses may be out of reach of this machine.
+    """
+
+    async def ask(status: MemberStatus) -> str | None:
+        member = cluster.member_of(status.target)
+        if member is None or not member.peer_urls:
+            return None
+        within_s = min(PEER_S_MAX, etcd.timeout_s)
+        addresses = [f"{url.rstrip('/')}/version" for url in member.peer_urls]
+        began = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(
+            *(etcd.peer(status.target, url, {}, timeout_s=within_s) for url in addresses)
+        )
+        if any(answer.reached for answer in answers):
+            return ""
+        # Refused at once, or not resolved; a slow or cut link is another matter.
+        at_once = asyncio.get_running_loop().time() - began < within_s / 2
+        return ", ".join(member.peer_urls) if at_once else None
+
+    found = await asyncio.gather(*map(ask, cluster.up))
+    by_name = zip((status.target.name for status in cluster.up), found, strict=True)
+    return {name: wrong for name, wrong in by_name if wrong is not None} if "" in found else {}
 
 
 def _header_number(answer: Answer, name: str) -> int:

@@ -38,7 +38,14 @@ from operator_sre.subjects.etcd.members import (
     quantile_of,
     with_cluster,
 )
-from operator_sre.subjects.etcd.probes import CanaryWrite, CanaryWrites, LeaseClock, Probed, probe
+from operator_sre.subjects.etcd.probes import (
+    CanaryWrite,
+    CanaryWrites,
+    LeaseClock,
+    Probed,
+    find_wrong_addresses,
+    probe,
+)
 
 __all__ = ["EtcdCluster"]
 
@@ -115,7 +122,8 @@ class EtcdCluster(BaseSubject):
             self.changes.note(
                 targets[-1].name, "members", cluster.membership(), self.settings.clock.now()
             )
-        seen = self._see(cluster, probed, canary, beside)
+        wrong = await find_wrong_addresses(etcd, cluster)
+        seen = self._see(cluster, probed, canary, beside, wrong)
         answers = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
         if members:  # the cluster comes behind all that were given
             view = ALL_CHECKED if options.writes else READS_CHECKED
@@ -160,6 +168,7 @@ class EtcdCluster(BaseSubject):
         probed: Probed,
         canary: CanaryWrite,
         beside: Sequence[dict[str, Value]],
+        wrong: Mapping[str, str],
     ) -> list[Seen]:
         """What was seen of every member, with what holds for the whole cluster."""
         at, options = self.settings.clock.monotonic(), self._options
@@ -194,6 +203,10 @@ class EtcdCluster(BaseSubject):
             if member.up:
                 readings |= self._read(member, cluster, probed)
                 readings["peers_lost"] = lost.get(member.target.name)
+                # What cannot be reached by others either is no matter of the list.
+                elsewhere = None if any(lost.values()) else wrong.get(member.target.name)
+                readings["listed_elsewhere"] = None if elsewhere is None else bool(elsewhere)
+                readings["listed_at"] = elsewhere
                 readings["write_lost"] = lost_writes.get(member.target.name)
                 readings |= self._count_errors(member, readings)
                 readings |= {f"blind_{part}": why for part, why in member.blind.items()}

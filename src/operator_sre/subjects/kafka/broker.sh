@@ -2,7 +2,7 @@
 set -eu
 task=$1 java=$2 jars=$3 home=$4 data=$5 node=$6
 archive="$jars/classes.jsa"
-patience=${PATIENCE:-100}  # fifths of a second
+patience=${PATIENCE:-450}  # fifths of a second: a busy machine starts a broker slowly
 options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
 options="$options -Dorg.slf4j.simpleLogger.showDateTime=true"
 options="$options -Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ"
@@ -31,7 +31,7 @@ make_archive() {
         turns=$((turns + 1))
     done
     kill $broker 2>/dev/null || true
-    (sleep 20 && kill -9 $broker) 2>/dev/null &
+    (sleep 60 && kill -9 $broker) 2>/dev/null &
     wait $broker || true
     kill $! 2>/dev/null || true
     [ ! -s "$half" ] || mv "$half" "$archive"

@@ -28,11 +28,11 @@ CONFIG_FILE = "server.properties"
 CANARY = "operator-canary"
 # Segments are small and the log of the cluster's metadata has room as well.
 VOLUME_MB = 256
-READY_S_MAX = 90.0
+READY_S_MAX = 180.0
 RATE_PER_S = 10.0
 
 # Sessions are short, so that a silent broker is noticed within seconds. Brokers reach each other by
-# `{NAME.port}`, which is a link of the lab.
+# `{NAME.port}`, which is a link of the lab. On a busy machine a broker takes a minute to register.
 CONFIG = """\
 process.roles=broker,controller
 node.id={node}
@@ -60,6 +60,7 @@ transaction.state.log.min.isr=2
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=6000
+initial.broker.registration.timeout.ms=300000
 broker.heartbeat.interval.ms=1000
 replica.lag.time.max.ms=6000
 leader.imbalance.check.interval.seconds=10

@@ -58,6 +58,8 @@ SESSION = "broker.session.timeout.ms"
 SETTINGS = (*SHARED, *THROTTLED, *THROTTLE_RATES, RETENTION, SESSION)
 NAMES_MAX = 5
 INTERNAL = "__"
+# Of the time of one thread; below it a client waits a minute for a second of work.
+REQUEST_PERCENT_MIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,12 @@ class Cluster:
             readings["moves"] = len(self.moves)
             readings["moves_names"] = name_places(self.moves)
         if self.quotas is not None:
-            tight = [each for each in self.quotas if each.value < quota_min and "rate" in each.name]
+            least = {
+                "producer_byte_rate": quota_min,
+                "consumer_byte_rate": quota_min,
+                "request_percentage": REQUEST_PERCENT_MIN,
+            }
+            tight = [each for each in self.quotas if each.value < least.get(each.name, 0.0)]
             readings["quotas_tight"] = ", ".join(
                 f"{each.entity} {each.name} {each.value:g}" for each in tight[:NAMES_MAX]
             )
@@ -268,7 +275,9 @@ class Cluster:
         return readings
 
     def _topic_readings(self, retention_ms_min: int) -> dict[str, Value]:
-        copies = {each.topic: len(each.replicas) for each in self.partitions}
+        copies: dict[str, int] = {}
+        for each in self.partitions:
+            copies[each.topic] = min(len(each.replicas), copies.get(each.topic, len(each.replicas)))
         usual = Counter(
             setting.value
             for settings in self.brokers.values()

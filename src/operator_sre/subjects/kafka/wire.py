@@ -30,6 +30,7 @@ __all__ = ["MECHANISMS", "Line", "LoginError"]
 
 T = TypeVar("T")
 CLIENT = "operator"
+TLS_ALERT = b"\x15\x03"
 MESSAGE_BYTES_MAX = 64 << 20
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MAX = 1_000_000
@@ -70,7 +71,8 @@ class Line:
             except LoginError:
                 self._hang_up()
                 raise
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, ValueError, struct.error) as error:
+                # A stranger on the port may answer a login with anything.
                 self._hang_up()
                 problem = OSError(sentence_of(error))
         raise problem
@@ -108,7 +110,10 @@ class Line:
         self._number += 1
         self._writer.write(encode_request(request, self._number, CLIENT))
         await self._writer.drain()
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        head = await self._reader.readexactly(4)
+        if head.startswith(TLS_ALERT):
+            raise ValueError("it expects TLS, and `tls` of its access is not set")
+        (size,) = struct.unpack(">i", head)
         if not 4 <= size <= MESSAGE_BYTES_MAX:
             raise ValueError("the answer is not from Kafka")
         reader = Reader(await self._reader.readexactly(size), flexible=request.flexible)

@@ -202,7 +202,11 @@ class _Cluster:
                 path = f"{_RESOURCES[step.kind].path(NAMESPACE)}/{step.name}"
                 await self.change("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1"})
             case Replace():
-                pods = [each for each in await self.list("pod") if _app_of(each) == step.app]
+                pods = [
+                    each
+                    for each in await self.list("pod")
+                    if _app_of(each) == step.app and "deletionTimestamp" not in each["metadata"]
+                ]
                 if not pods:
                     raise RigError(f"{step.app} has no pod.")
                 path = f"{_RESOURCES['pod'].path(NAMESPACE)}/{pods[0]['metadata']['name']}"

@@ -102,6 +102,10 @@ class TikvCluster:
         parts = self._parts()
         if not parts:
             raise ObservationError(f"{self.name!r} has no targets.")
+        if all(part.kind != PD for part in parts):
+            raise ObservationError(
+                f"{self.name!r} has no target of kind {PD!r}, which knows the state of stores."
+            )
         timeout_s = self._settings.timeout_s
         by_prometheus = self._options.metrics_from == PROMETHEUS
         pd = Pd(self._settings, self._trusted)
