@@ -48,13 +48,14 @@ class Primitive:
     @property
     def components(self) -> tuple[str, ...]:
         """The parts that it touches."""
-        if self.kind is Kind.SETTING and (owner := str(self.arguments["name"]).rpartition("/")[0]):
-            return (owner,)  # a setting of what its servers have together
         other = str(self.arguments.get("other", "")) if self.kind is Kind.LINK else ""
         about = str(self.arguments.get("about", "")) if self.kind is Kind.ADMIN else ""
         if self.kind is Kind.SETTING:
-            # A field of an object is named OBJECT:PATH.
-            about = str(self.arguments["name"]).rpartition(":")[0]
+            # A field of an object is named OBJECT:PATH, a setting that servers share OWNER/NAME.
+            name = str(self.arguments["name"])
+            about = name.rpartition(":")[0]
+            if not about and (owner := name.rpartition("/")[0]):
+                return (owner,)
         return tuple(dict.fromkeys(filter(None, (self.target, other, about))))
 
     @property
