@@ -104,9 +104,10 @@ def sample(server: ApiServer) -> None:
     for index in range(1, NODES + 1):
         server.put("node", node(f"node{index}"))
     owner = {"kind": "ReplicaSet", "apiVersion": "apps/v1", "name": "backend-1", "controller": True}
-    for name in ("backend", "frontend", "database", "worker"):
+    apps = ("backend", "frontend", "database", "worker")
+    for name, number in ((name, number) for name in apps for number in (1, 2)):
         metadata = {
-            "name": f"{name}-1",
+            "name": f"{name}-{number}",
             "namespace": "shop",
             "labels": {"app": name},
             "ownerReferences": [owner],

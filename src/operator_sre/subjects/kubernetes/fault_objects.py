@@ -135,8 +135,8 @@ def quota_row(name: str, cause: str, **hard: str) -> Break:
     )
 
 
-def service_row(name: str, sentence: str, cause: str, spec: Object) -> Break:
-    steps = (Patch("service", "backend", {"spec": spec}),)
+def service_row(name: str, sentence: str, cause: str, spec: Object, *more: Step) -> Break:
+    steps = (Patch("service", "backend", {"spec": spec}), *more)
     truths = (f"{cause}@shop/service/backend",)
     return Break(name, sentence, ("services_backed", "pods_ready"), truths, steps)
 

@@ -152,6 +152,8 @@ SERVICES = (
         "service_port",
         "A service was changed, and sends to a port on which nothing listens.",
         *("service_port", {"ports": [{"port": 8080, "targetPort": 9000}]}),
+        # Connections that stand go on: only new callers notice.
+        *(Replace("frontend"), Replace("frontend")),
     ),
     service_row(
         "service_port_name",
