@@ -62,6 +62,26 @@ def _score(facts: TrialFacts) -> Score:
     return score(facts, cap_s=100.0)
 
 
+def test_a_truth_may_name_a_target_that_is_no_part_of_the_rig() -> None:
+    named = replace(FAULT, truths=("image_missing@shop/deployment/till",))
+    right = (DiagnosisFact(8, 5.5, 1, "image_missing", "shop/deployment/till"),)
+    found = _score(replace(RIGHT, scenario=named, diagnoses=right))
+    assert (found.cause_right, found.component_at_1) == (True, True)
+    elsewhere = (DiagnosisFact(8, 5.5, 1, "image_missing", "till-1"),)
+    found = _score(replace(RIGHT, scenario=named, diagnoses=elsewhere))
+    assert (found.cause_right, found.component_at_1, found.component_at_3) == (False,) * 3
+
+
+def test_a_control_of_a_subject_may_have_a_ticket_only_for_what_it_breaks() -> None:
+    quiet = Scenario("shop", "rolling_update")
+    restart = Scenario("shop", "node_reboot", breaks=("nodes_ready",))
+    looked = replace(RIGHT, commands=(), diagnoses=(), proofs=())
+    assert _score(replace(looked, scenario=restart)).ended_right
+    assert not _score(replace(looked, scenario=quiet)).ended_right
+    assert _score(replace(looked, scenario=quiet, tickets=())).ended_right
+    assert _score(replace(RIGHT, scenario=restart)).false_repair
+
+
 def test_a_trial_that_went_well_is_worth_all() -> None:
     found = _score(RIGHT)
     assert (found.cause_right, found.mitigated, found.ended_right, found.end_to_end) == (True,) * 4

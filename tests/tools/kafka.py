@@ -9,7 +9,7 @@ import sys
 
 from operator_lab.artifacts import fetch_artifacts
 from operator_protocols.errors import OperatorError
-from operator_sre.subjects.kafka.rig import artifacts, rig
+from operator_sre.subjects.kafka.rig import artifacts, jmx_agent, rig
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ def main() -> int:
     """Fetch what is missing."""
     try:
         rig()
-        fetch_artifacts(artifacts(), print_line)
+        fetch_artifacts((*artifacts(), jmx_agent()), print_line)
     except OperatorError as problem:
         sys.stderr.write(f"{problem} Tests of real Kafka brokers are skipped.\n")
     return 0

@@ -84,11 +84,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A fault of a subject and what has to become of it; or a Control.
+    """A fault of a subject and what has to become of it; or a Control, or a control of a subject.
 
-    `breaks` are the invariants that it breaks, `truths` the causes that rightly explain it as
-    `cause@hit` or `cause@any`. `apart` is True for a fault that causes were written without,
-    `alone` for a trial that a busy neighbour would break as well.
+    `breaks` are the invariants that it breaks, a control only for a moment; `truths` the causes
+    that rightly explain it as `cause@hit`, `cause@any` or `cause@NAME`. `apart` is True for a fault
+    that causes were written without, `alone` for a trial that a busy neighbour would break as well.
     """
 
     subject: str
@@ -112,7 +112,8 @@ class Scenario:
     @property
     def has_ticket(self) -> bool:
         """Whether a ticket is in order: always of a fault, and where a control gives reason."""
-        return not self.is_control or self.fault in (Control.RECOVERED, Control.MISLEADING)
+        given = self.fault in (Control.RECOVERED, Control.MISLEADING)
+        return not self.is_control or given or bool(self.breaks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class Campaign:
     noise: tuple[str, ...] = ()  # faults that are done beside, healed by the harness itself
     trials_max: int = 5000
     well_looks: int = 3  # healthy checks in a row before a fault
+    reuse_rigs: bool = False  # a healed and healthy rig serves the next trial
     usd_max: float = 0.0  # 0: no money may be spent
 
 

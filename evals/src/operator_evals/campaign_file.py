@@ -55,7 +55,8 @@ def scenarios_of(subject: str) -> tuple[Scenario, ...]:
         )
         for number, fault in enumerate(ordered)
     ]
-    return (*broken, *(Scenario(subject, control.value) for control in Control))
+    own = (Scenario(subject, each.name, breaks=each.breaks) for each in plugin.controls)
+    return (*broken, *own, *(Scenario(subject, control.value) for control in Control))
 
 
 def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
@@ -140,7 +141,10 @@ _NUMBERS: Mapping[str, _Number] = {
     "control_s": _Number(1, 3600),
     "usd_max": _Number(0, 100_000),
 }
-_KEYS = ("name", "scenarios", "subjects", "faults", "variants", "seeds", "noise", *_NUMBERS)
+_KEYS = (
+    *("name", "scenarios", "subjects", "faults", "variants", "seeds", "noise", "reuse_rigs"),
+    *_NUMBERS,
+)
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -194,8 +198,12 @@ def read_campaign(path: Path) -> Campaign:
         raise ConfigError(
             f"{place} names no scenarios.", next_step='Such as scenarios = ["SUBJECT:FAULT"].'
         )
+    reuse_rigs = table.get("reuse_rigs", False)
+    if not isinstance(reuse_rigs, bool):
+        raise ConfigError(f"'reuse_rigs' in {place} must be true or false.")
     return Campaign(
         name=name,
+        reuse_rigs=reuse_rigs,
         scenarios=choose(words),
         variants=variants,
         seeds=_parse_seeds(table.get("seeds", 1), variants, place),

@@ -267,16 +267,18 @@ def _between(first: float | None, last: float | None) -> float | None:
 
 def explains(facts: TrialFacts, cause: str, target: str) -> bool:
     """Whether that cause at that target is a right word about the fault."""
-    places = ("@any", "@hit") if target == facts.hit else ("@any",)
+    places = {"@any", f"@{target}"} | ({"@hit"} if target == facts.hit else set())
     return any(f"{cause}{place}" in facts.scenario.truths for place in places)
 
 
 def _component_right(facts: TrialFacts, within: int) -> bool:
-    """Whether the target that was hit is among the first that the last diagnoses name."""
-    anywhere = all(truth.endswith("@any") for truth in facts.scenario.truths)
+    """Whether the broken target is among the first that the last diagnoses name."""
+    places = {truth.partition("@")[2] for truth in facts.scenario.truths}
+    anywhere = places == {"any"}
+    right = (places - {"any", "hit"}) or {facts.hit}
     for diagnosis in {diagnosis.ticket: diagnosis for diagnosis in facts.diagnoses}.values():
         named = dict.fromkeys([diagnosis.target, *(target for _, target in diagnosis.hypotheses)])
-        if facts.hit in list(named)[:within] or (anywhere and facts.scenario.truths):
+        if anywhere or right & set(list(named)[:within]):
             return True
     return False
 

@@ -48,6 +48,7 @@ SETTINGS = (
     Setting("ratio", SettingType.REAL, "0.5", low=0, high=1),
     Setting("wait", SettingType.DURATION, "3s"),
     Setting("path", SettingType.TEXT, "here"),
+    Setting("goods/price", SettingType.INTEGER, "7", low=1, high=262143, live=True, filed=False),
 )
 COMMANDS = (AdminCommand("revoke", "app", reversible=True), AdminCommand("forget", "stock"))
 SEEDS = range(1, 600)
@@ -70,7 +71,7 @@ def test_a_case_survives_being_written_down() -> None:
     for seed in SEEDS:
         case = generate(surface(), seed)
         assert from_json(Case, to_json(case)) == case
-        assert case.components <= {"till", "stock", "clock", "app"}
+        assert case.components <= {"till", "stock", "clock", "app", "goods"}
         assert case.sentence
 
 
@@ -100,7 +101,9 @@ def test_a_primitive_fits_the_part_that_it_is_for() -> None:
                 case Kind.SETTING:
                     settings = {setting.name: setting for setting in part.settings}
                     setting = settings[str(primitive.arguments["name"])]
-                    assert setting.live or primitive.arguments["when"] == "restart"
+                    when = primitive.arguments["when"]
+                    assert setting.live or when == "restart"
+                    assert setting.filed or when == "now"
                 case Kind.FILE if primitive.arguments["path"]:
                     assert primitive.arguments["path"] in part.files
                 case Kind.ADMIN if each.timing in (Timing.REPEATED, Timing.HEALING):

@@ -188,7 +188,10 @@ async def test_a_server_is_known_by_its_program(tmp_path: Path) -> None:
         ProcessSpec("c", "k", ("/bin/sh", "{dir}/s.sh"), files={"s.sh": 'exec "$1/postgres"\n'}),
         ProcessSpec("d", "k", ("/opt/redis-server", "x.conf", "--sentinel")),
         ProcessSpec("e", "k", ("/opt/etcdctl", "/etcd.yml")),
+        ProcessSpec("f", "k", ("/bin/sh", "{dir}/s.sh"), files={"s.sh": "java kafka.Kafka f\n"}),
     ]
+    settings = "node.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"
+    (tmp_path / "server.properties").write_text(settings)
     found = servers_of(processes, {each.name: seat(each.name) for each in processes})
     names = {name: type(server).__name__ for name, server in found.items()}
     assert names == {
@@ -196,9 +199,10 @@ async def test_a_server_is_known_by_its_program(tmp_path: Path) -> None:
         "b": "PostgresServer",
         "c": "PostgresServer",
         "d": "ValkeyServer",
+        "f": "KafkaServer",
     }
     # Nobody answers at those ports, and that is no role.
-    assert [await server.takes_writes() for server in found.values()] == [None] * 4
+    assert [await server.takes_writes() for server in found.values()] == [None] * 5
     with pytest.raises(RigError, match="before a start"):
         await found["a"].change("quota", "1")
 
@@ -221,6 +225,7 @@ async def test_a_value_is_written_in_the_format_of_its_file(tmp_path: Path) -> N
         "a.conf": ("limit 1\nother 2\n", 'limit 5\nother 2\nnew "x y"\n'),
         "b.conf": ("limit = 1\nother = 2\n", "limit = 5\nother = 2\nnew = 'x y'\n"),
         "a.toml": ("limit = 1\n[part]\na = 1\n", 'new = "x y"\nlimit = 5\n[part]\na = 1\n'),
+        "a.properties": ("limit=1\nother=2\n", "limit=5\nother=2\nnew=x y\n"),
         "a.yaml": ("limit: 1\nother: 2\n", 'limit: 5\nother: 2\nnew: "x y"\n'),
     }
     for name, (before, after) in formats.items():

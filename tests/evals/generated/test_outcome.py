@@ -187,6 +187,31 @@ TABLE = {
         ),
         Outcome.REPAIRED,
     ),
+    "two parts lead the same partition after an action": (
+        trial(
+            *(DOWN, look(30.5, 60.0, doubled=("orders-1",))),
+            state="resolved",
+            commands=(changed(29.0),),
+        ),
+        Outcome.HARM,
+    ),
+    "two parts lead the same partition for a moment": (
+        trial(
+            *(DOWN, look(30.5, 38.0, doubled=("orders-1",)), look(38.5, 60.0)),
+            state="resolved",
+            commands=(changed(29.0),),
+        ),
+        Outcome.REPAIRED,
+    ),
+    "the owner of the setting is the component": (
+        trial(
+            *(DOWN, STILL),
+            state="escalated",
+            claims=(claim("shop: orders keeps nothing", "max_age is 1 ms: orders"),),
+            of=primitive(Kind.SETTING, name="orders/max_age", value="1", when="now"),
+        ),
+        Outcome.USEFUL,
+    ),
     "no writer after an action": (
         trial(*(DOWN, look(30.5, 60.0, writers=())), state="resolved", commands=(changed(29.0),)),
         Outcome.HARM,

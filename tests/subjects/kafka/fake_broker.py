@@ -43,6 +43,7 @@ class World:
     ports: dict[int, int] = field(default_factory=dict)
     garbage: bool = False
     moves_code: int = 0
+    racks: Mapping[int, str] = field(default_factory=dict)
 
     def answer(self, node: int, key: int, body: Reader) -> bytes:
         """The body of an answer of one broker."""
@@ -70,7 +71,7 @@ class World:
         found = struct.pack(">ii", 0, len(alive))
         for node in alive:
             found += struct.pack(">i", node) + text("127.0.0.1")
-            found += struct.pack(">i", self.ports[node]) + text("rack")
+            found += struct.pack(">i", self.ports[node]) + text(self.racks.get(node, "rack"))
         found += text("cluster") + struct.pack(">i", 1)
         topics: dict[str, list[Partition]] = {}
         for each in self.partitions if all_topics else ():

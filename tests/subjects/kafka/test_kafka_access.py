@@ -6,6 +6,7 @@ The rights are those that docs/subjects/kafka.md lists, read from the page.
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shlex
@@ -28,7 +29,7 @@ from operator_protocols.errors import MissingProgramError
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.subjects.kafka.client import driver
-from operator_sre.subjects.kafka.rig import artifacts, rig
+from operator_sre.subjects.kafka.rig import artifacts, jmx_agent, rig
 from operator_sre.subjects.kafka.subject import KafkaCluster
 from operator_sre.subjects.kafka.tools import kafka_tools
 from tests.subjects.certificates import certificate
@@ -57,6 +58,7 @@ class Broker:
     folder: Path
     port: int
     plain_port: int
+    agent_port: int
 
     def client(self) -> Any:
         """A client with all rights."""
@@ -82,7 +84,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         run = next(each for each in rig().processes if each.name == "broker-1").argv
     except MissingProgramError as problem:
         pytest.skip(str(problem))
-    if not all(Path(each.file).exists() for each in artifacts()):
+    if not all(Path(each.file).exists() for each in (*artifacts(), jmx_agent())):
         pytest.skip("The files of Kafka are not cached: `python -m tests.tools.kafka`.")
     folder = tmp_path_factory.mktemp("access")
     passwords = {name: secrets.token_hex(12) for name in (USER, SCRAM_USER)}
@@ -90,7 +92,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         (folder / f"{name}.password").write_text(password + "\n")
     pem = certificate(folder, name="127.0.0.1", days=400)
     (folder / "ca.pem").write_text(pem.read_text().partition("-----END PRIVATE KEY-----\n")[2])
-    with reserve_ports(["clients", "administrator", "controller"]) as reservation:
+    with reserve_ports(["clients", "administrator", "controller", "agent"]) as reservation:
         port = reservation.ports
         (folder / "server.properties").write_text(
             f"""\
@@ -125,10 +127,14 @@ log.cleaner.dedupe.buffer.size=4194304
         script = Path(rig.__code__.co_filename).with_name("broker.sh")
         words = [run[3], run[4], str(folder), str(folder), "2"]
         subprocess.run(["/bin/sh", script, "prepare", *words], check=True)
+        agent = f"{jmx_agent().file}=127.0.0.1:{port['agent']}:{script.with_name('jmx.yml')}"
+        env = {**os.environ, "JAVA_TOOL_OPTIONS": f"-javaagent:{agent}"}
         with (folder / "broker.log").open("wb") as log:
-            process = subprocess.Popen(["/bin/sh", script, "run", *words], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                ["/bin/sh", script, "run", *words], stdout=log, stderr=log, env=env
+            )
         try:
-            made = Broker(folder, port["clients"], port["administrator"])
+            made = Broker(folder, port["clients"], port["administrator"], port["agent"])
             _prepare(made, process, passwords[SCRAM_USER])
             yield made
         finally:
@@ -384,6 +390,21 @@ async def test_a_wrong_password_and_a_certificate_of_strangers_are_named(
     unencrypted = replace(plain, access=replace(plain.access, tls=False))
     subject, seen = await _observe(unencrypted)
     assert "it expects TLS" in _findings(subject, seen, Health.BROKEN)["broker_down@broker-1"]
+
+
+async def test_the_jmx_agent_tells_how_busy_a_broker_is(broker: Broker, grant: Any) -> None:
+    grant(_rules(Purpose.OBSERVE))
+    _, seen = await _until_known(broker.target(), jmx_port=broker.agent_port)
+    readings = seen.of("broker-1").readings
+    assert isinstance(readings["produce_p99_ms"], float)
+    assert isinstance(idle := readings["handlers_idle_ratio"], float)
+    assert 0 < idle <= 1
+    subject, seen = await _observe(broker.target(), jmx_port=broker.agent_port, request_ms_max=0.0)
+    assert "slow_requests@broker-1" in _findings(subject, seen, Health.BROKEN)
+    # Another program on that port is no agent.
+    subject, seen = await _observe(broker.target(), jmx_port=broker.plain_port)
+    unknown = _findings(subject, seen, Health.UNKNOWN)
+    assert "JMX agent" in unknown["slow_requests@broker-1"]
 
 
 async def test_exactly_one_record_is_skipped_and_it_is_saved_first(

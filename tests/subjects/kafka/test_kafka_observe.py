@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.config.settings import SETTINGS
-from operator_sre.subjects.kafka.invariants import Options
-from operator_sre.subjects.kafka.protocol import Quota
+from operator_sre.subjects.kafka.invariants import REPLICAS_UNEVEN_MIN, Options, invariants_of
+from operator_sre.subjects.kafka.protocol import Partition, Quota
 from operator_sre.subjects.kafka.state import Cluster
 from operator_sre.subjects.kafka.subject import QUESTION_SHARE, KafkaCluster
 from tests.subjects.kafka.fake_broker import World, serve, spread
@@ -127,6 +127,22 @@ def _rate(world: World) -> None:
     world.brokers = {2: {"leader.replication.throttled.rate": "1"}}
 
 
+def _racks(world: World) -> None:
+    world.racks = {1: "east", 2: "east", 3: "west"}
+    world.partitions[0] = replace(world.partitions[0], replicas=(1, 2), in_sync=(1, 2))
+    world.partitions[0] = replace(world.partitions[0], leader=1)
+    world.topics = {"topic-0": {"min.insync.replicas": "1"}}
+
+
+def _uneven(world: World) -> None:
+    """One broker has a replica of everything, the others of half."""
+    world.partitions += [
+        Partition("many", index, 1, (1,), (1,)) for index in range(REPLICAS_UNEVEN_MIN * 2)
+    ]
+    world.brokers = {node: {"default.replication.factor": "1"} for node in NODES}
+    world.topics = {"many": {"min.insync.replicas": "1"}}
+
+
 @pytest.mark.parametrize(
     ("change", "broken"),
     [
@@ -145,6 +161,8 @@ def _rate(world: World) -> None:
         (_topic(leader_replication_throttled_replicas="*"), {"throttle_left@cluster"}),
         (_rate, {"throttle_left@cluster"}),
         (_drift, {"settings_agree@broker-2"}),
+        (_racks, {"racks_shared@cluster", "replication_low@cluster"}),
+        (_uneven, {"load_uneven@broker-1"}),
         (_no_controller, {"quorum_lost@cluster"}),
     ],
 )
@@ -274,3 +292,30 @@ async def test_a_quota_is_judged_in_its_own_unit(name: str, value: float, is_tig
     cluster = Cluster((), {}, quotas=(Quota("client-id=web", name, value),))
     readings = cluster.cluster_readings(retention_ms_min=1, quota_min=1_024)
     assert bool(readings["quotas_tight"]) is is_tight
+
+
+@pytest.mark.parametrize(
+    ("readings", "broken"),
+    [
+        ({"produce_p99_ms": 999.0, "handlers_idle_ratio": 0.2}, set()),
+        ({"produce_p99_ms": 1001.0, "handlers_idle_ratio": 0.2}, {"slow_requests"}),
+        ({"produce_p99_ms": 999.0, "handlers_idle_ratio": 0.05}, {"handlers_busy"}),
+        ({"agent_error": "the JMX agent: connection refused"}, set()),
+    ],
+)
+async def test_the_numbers_of_the_agent_are_judged_only_where_it_is_configured(
+    readings: dict[str, Value], broken: set[str]
+) -> None:
+    names = {"slow_requests", "handlers_busy"}
+    seen = Seen("broker-1", {"kind": "broker", "reachable": True, **readings})
+    observation = Observation("kafka", SystemClock().now(), (seen,))
+    for port, wanted in ((7071, broken), (0, set())):
+        findings = [
+            finding
+            for invariant in invariants_of(Options(jmx_port=port))
+            if invariant.name in names
+            for finding in invariant.check(observation)
+        ]
+        assert {each.invariant for each in findings if each.health is Health.BROKEN} == wanted
+        unknown = {each.invariant for each in findings if each.health is Health.UNKNOWN}
+        assert unknown == (names if port and "agent_error" in readings else set())

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from operator_evals.app.rig_pool import RigPool
 from operator_evals.app.stage import Stage
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
@@ -21,7 +22,7 @@ from operator_evals.campaign import Campaign, Mind, Planned, Variant, variant_na
 from operator_evals.campaign_file import choose, plan_trials, read_campaign, variant_folders
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, Recorded, must_be_written, open_database
-from operator_evals.facts import TrialFacts
+from operator_evals.facts import TrialFacts, TrialState
 from operator_evals.generated.case import Case
 from operator_lab.app.rigs import check_rig
 from operator_lab.crew import crew_files
@@ -182,8 +183,9 @@ async def run_campaign(
     with held_alone(path, campaign.name) as folder, open_database(path) as facts:
         known = begin_campaign(facts, campaign, clock)
         ledgers = ledger_folder(path, campaign.name)
-        async with Children(folder) as children:
-            jobs = Jobs(config, campaign, tuple(command), folder, ledgers, children)
+        async with Children(folder) as children, RigPool(folder) as pool:
+            rigs = pool if campaign.reuse_rigs else None
+            jobs = Jobs(config, campaign, tuple(command), folder, ledgers, children, rigs=rigs)
             conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
             return await conductor.conduct(known)
 
@@ -231,9 +233,25 @@ class Jobs:
     generates: bool = False
     stand_in: bool = False
     stage: Stage | None = None
+    rigs: RigPool | None = None
 
     async def run(self, planned: Planned, case: Case | None = None) -> TrialFacts:
-        """One trial in a process of its own; of this `case`, where faults are generated."""
+        """One trial in a process of its own; of this `case`, where faults are generated.
+
+        A trial that could not begin on a used rig is repeated on another.
+        """
+        if self.rigs is None:
+            return await self._run_once(planned, case)
+        used = True
+        while used:
+            async with self.rigs.lend(planned.scenario.subject) as lent:
+                facts = await self._run_once(planned, case, str(lent.rig.directory))
+                lent.keep, used = facts.state is TrialState.DONE, lent.used
+            if lent.keep:
+                break
+        return facts
+
+    async def _run_once(self, planned: Planned, case: Case | None, rig: str = "") -> TrialFacts:
         keys = (*_KEYS, *(model.key_env for model in self.config.models if model.key_env))
         job = Job(
             campaign=self.campaign,
@@ -249,6 +267,7 @@ class Jobs:
             generates=self.generates,
             stand_in=self.stand_in,
             staged=self.stage is not None,
+            rig=rig,
         )
         try:
             if self.stage is None:

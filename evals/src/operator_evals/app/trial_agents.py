@@ -174,7 +174,7 @@ class Knowing:
 def truth_of(scenario: Scenario, hit: str, ticket: Ticket) -> Diagnosis:
     """The cause that rightly explains the fault, as a diagnosis."""
     cause, _, place = (scenario.truths or ("unknown@any",))[0].partition("@")
-    target = hit if place == "hit" else ticket.target
+    target = {"hit": hit, "any": ticket.target}.get(place, place)
     return Diagnosis(
         cause=cause,
         target=target,

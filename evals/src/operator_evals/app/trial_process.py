@@ -20,7 +20,7 @@ from operator_evals.app.stage import Staged
 from operator_evals.app.trial_agents import ControlOfTrial, Knowing, VariantAtWork
 from operator_evals.app.trial_facts import Counting, LedgerWitness, Watched, depot_of
 from operator_evals.app.trial_rig import FaultOfTrial, Job, RigOfTrial, config_of_trial
-from operator_evals.campaign import Mind
+from operator_evals.campaign import Control, Mind
 from operator_evals.facts import TrialFacts
 from operator_evals.trial import Cast, Hurting, Working, run_trial
 from operator_protocols.errors import RigError
@@ -146,7 +146,7 @@ async def try_out(job: Job) -> TrialFacts:
     job.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_app(config_of_trial(job)) as app:
         scenario = job.planned.scenario
-        place = RigOfTrial(app, scenario.subject)
+        place = RigOfTrial(app, scenario.subject, lent=job.rig, well_s_max=job.campaign.well_s_max)
         # The wall clock at the moment from which all times are counted.
         began_at = app.clock.now() - timedelta(seconds=app.clock.monotonic() - job.began)
         counting = Counting(lambda: depot_of(app, place, scenario.subject))
@@ -161,11 +161,11 @@ async def try_out(job: Job) -> TrialFacts:
         variant = VariantAtWork(app, job, place)
         working: Working = variant
         hurting: Hurting
-        if scenario.is_control:
+        if scenario.is_control and scenario.fault in list(Control):
             hurting = ControlOfTrial(app, place, variant, job)
         else:
             hurting = fault = FaultOfTrial(place, job.planned, noise)
-            if job.variant.mind is Mind.ORACLE:
+            if job.variant.mind is Mind.ORACLE and not scenario.is_control:
                 working = Knowing(app, variant, fault, scenario)
         cast = Cast(place, hurting, Watched(working, counting), ledger)
         return await run_trial(job.planned, job.campaign, cast, app.clock, began=job.began)

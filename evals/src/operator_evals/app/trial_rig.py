@@ -14,7 +14,7 @@ from operator_evals.facts import Reading, Snapshot
 from operator_evals.generated.case import Case
 from operator_lab import faults
 from operator_lab.app.rigs import fault_of, own_rig
-from operator_lab.rig import AnyRig
+from operator_lab.rig import AnyRig, attach
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import CheckResult
 from operator_protocols.errors import NotFoundError, OperatorError, RigError
@@ -52,7 +52,8 @@ class Job:
     the operator is called, `models` its model section in operator.toml, `passes` the
     variables with their keys. `began` is when it was decided to do it, in monotonic seconds.
     Where it `generates` its fault, that is the `case`, or that of its seed; a `stand_in` has no
-    real servers. `staged`: it waits for a place before anything is measured.
+    real servers. `staged`: it waits for a place before anything is measured. `rig` is the directory
+    of a rig that it may use and that is not its own.
     """
 
     campaign: Campaign
@@ -67,6 +68,7 @@ class Job:
     generates: bool = False
     stand_in: bool = False
     staged: bool = False
+    rig: str = ""
 
     @property
     def variant(self) -> Variant:
@@ -133,17 +135,23 @@ def config_of_trial(job: Job) -> Config:
 
 
 ORACLE_S_MAX = 15.0
+# A lent rig must be healthy in so many looks in a row.
+LENT_LOOKS, LENT_LOOK_S = 3, 1.0
 # How long what is done beside the fault lasts.
 NOISE_S = 4.0
 TEXT_CHARS_MAX = 200
 
 
 class RigOfTrial:
-    """A rig that this process owns: it ends with us, however that comes about."""
+    """A rig that this process owns: it ends with us, however that comes about. A rig that was
+    `lent` is only linked into our home, and has to be healthy within `well_s_max`.
+    """
 
-    def __init__(self, app: App, subject: str) -> None:
+    def __init__(self, app: App, subject: str, *, lent: str = "", well_s_max: float = 0.0) -> None:
         self._app = app
         self._subject = subject
+        self._lent = Path(lent) if lent else None
+        self._well_s_max = well_s_max
         self._rig: AnyRig | None = None
         self._pipeline: Pipeline | None = None
         self._controls: Controls | None = None
@@ -164,7 +172,21 @@ class RigOfTrial:
 
     async def up(self) -> None:
         """Make it and wait until all of it answers."""
-        self._rig = await own_rig(self._app, self._subject)
+        if self._lent is None:
+            self._rig = await own_rig(self._app, self._subject)
+            return
+        place = self._app.rig_directory(self._subject)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(self._lent)
+        self._rig = attach(place)
+        # What the trial before it left behind must not be found by the variant of this one.
+        ends, in_row = self._app.clock.monotonic() + self._well_s_max, 0
+        while in_row < LENT_LOOKS:
+            broken = (await self.look()).broken
+            in_row = 0 if broken else in_row + 1
+            if broken and self._app.clock.monotonic() > ends:
+                raise RigError(f"The rig is not healthy again: {', '.join(broken[:5])}.")
+            await self._app.clock.sleep(LENT_LOOK_S)
 
     async def look(self) -> Snapshot:
         """How it is now."""
@@ -175,8 +197,10 @@ class RigOfTrial:
         return snapshot_of(await self._pipeline.monitor.check(self.controls.subject))
 
     async def down(self) -> None:
-        """End all of it."""
-        if self._rig is not None:
+        """End all of it, unless it was lent."""
+        if self._lent is not None:
+            self._app.rig_directory(self._subject).unlink(missing_ok=True)
+        elif self._rig is not None:
             await self._rig.down()
 
 

@@ -50,6 +50,12 @@ class Primitive:
         """The parts that it touches."""
         other = str(self.arguments.get("other", "")) if self.kind is Kind.LINK else ""
         about = str(self.arguments.get("about", "")) if self.kind is Kind.ADMIN else ""
+        if self.kind is Kind.SETTING:
+            # A field of an object is named OBJECT:PATH, a setting that servers share OWNER/NAME.
+            name = str(self.arguments["name"])
+            about = name.rpartition(":")[0]
+            if not about and (owner := name.rpartition("/")[0]):
+                return (owner,)
         return tuple(dict.fromkeys(filter(None, (self.target, other, about))))
 
     @property
@@ -63,6 +69,8 @@ class Primitive:
         """What a quoted line says that tells this fault from most others."""
         given = [str(self.arguments.get(name, "")) for name in ("name", "path", "command")]
         # An option of a command line writes the name of a setting with dashes.
+        # Of a field of an object its own name, or the name above it where it is one of a list.
+        given = [_LAST.sub("", word) if ":" in word else word for word in given]
         words = [re.split("[-_]", word.rpartition("/")[2]) for word in given if word]
         own = ["[-_]".join(map(re.escape, parts)) for parts in words]
         return re.compile("|".join([*own, *_CLUES[self.kind]]), re.IGNORECASE)
@@ -102,6 +110,7 @@ class Case:
         return "; ".join(parts)
 
 
+_LAST = re.compile(r"/\d+$")
 _CLUES: Mapping[Kind, tuple[str, ...]] = {
     Kind.SIGNAL: (
         *(r"not running", r"\bdead\b", r"exited", r"stopped", r"paused", r"frozen", r"\bkilled\b"),

@@ -10,12 +10,13 @@ import asyncio
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from operator_evals.generated.observed import Look
-from operator_evals.generated.servers import Server
+from operator_evals.generated.servers import Holder, Server
 from operator_evals.score import quantile
 from operator_lab.load_clients import Asked, HttpNode, Reply, SqlNode
 from operator_lab.manifest import HOST, LOAD, own_home
@@ -173,6 +174,7 @@ class ClientView:
         ask_roles = last is None or turn % ROLES_EVERY == 0
         writers = await self._writers() if last is None or ask_roles else last.writers
         reads = await self._canary.reads() if last is None or ask_roles else last.reads
+        doubled = await self._find_doubled() if last is None or ask_roles else last.doubled
         return Look(
             at_s=round(at_s, 2),
             until_s=round(self._since(), 2),
@@ -183,6 +185,7 @@ class ClientView:
             reads=reads,
             writers=writers,
             running=self._running(),
+            doubled=doubled,
         )
 
     async def _writers(self) -> tuple[str, ...] | None:
@@ -192,6 +195,13 @@ class ClientView:
         return tuple(
             sorted(name for name, takes in zip(self._servers, found, strict=True) if takes)
         )
+
+    async def _find_doubled(self) -> tuple[str, ...]:
+        """The roles that more than one part says it has."""
+        holders = [each for each in self._servers.values() if isinstance(each, Holder)]
+        held = await asyncio.gather(*(each.holds() for each in holders))
+        counts = Counter(role for roles in held for role in roles or ())
+        return tuple(sorted(role for role, count in counts.items() if count > 1))
 
     def _running(self) -> dict[str, str]:
         """Which process each part is; "" where it is gone or stopped."""

@@ -47,6 +47,8 @@ def _format_of(file: Path, text: str) -> tuple[str, str]:
         return ": ", '"'
     if file.suffix == ".toml":
         return " = ", '"'
+    if file.suffix == ".properties":  # quotes would belong to the value
+        return "=", ""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if sum("=" in line for line in lines) * 2 > len(lines):
         return " = ", "'"

@@ -177,7 +177,9 @@ def _arguments(surface: Surface, part: Part, kind: Kind, chance: random.Random) 
             return {"signal": name, "child": child}
         case Kind.SETTING:
             setting = chance.choice(part.settings)
-            live = setting.live and chance.random() < 0.5
+            # Without a file with it, a value can only be changed at run time.
+            is_filed = setting.filed and bool(part.config)
+            live = setting.live and (chance.random() < 0.5 or not is_filed)
             value = mutate(setting, chance)
             return {"name": setting.name, "value": value, "when": "now" if live else "restart"}
         case Kind.ADMIN:

@@ -16,7 +16,8 @@ class Look:
 
     `served` are the parts that answered their clients. `writes` and `reads` are those of a canary,
     None where the subject promises to keep nothing. `writers` are the parts that take writes, None
-    where that is unknown. `running` is the process of each part, "" where it is gone or stopped.
+    where that is unknown. `doubled` are the roles that two parts say they have and one may have.
+    `running` is the process of each part, "" where it is gone or stopped.
     """
 
     at_s: float
@@ -26,6 +27,7 @@ class Look:
     reads: bool | None = None
     writers: tuple[str, ...] | None = None
     running: Mapping[str, str] = field(default_factory=dict)
+    doubled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,18 +297,20 @@ def _damage(
     looks = [look for look in seen.looks if from_s <= look.at_s < until_s]
     known = [look.writers for look in _before(seen) if look.writers is not None]
     one_writer = bool(known) and len(known[-1]) == 1
-    if one_writer and _lasts(looks, lambda writers: len(writers) > 1):
+    if one_writer and _lasts(looks, lambda look: len(look.writers or ()) > 1):
         found.append("more than one part accepts writes")
+    if _lasts(looks, lambda look: bool(look.doubled)):
+        found.append("two parts have the same role")
     if until_s == float("inf") and one_writer and _nobody_writes(seen):
         found.append("no part accepts writes")
     return tuple(found)
 
 
-def _lasts(looks: Sequence[Look], holds: Callable[[tuple[str, ...]], bool]) -> bool:
+def _lasts(looks: Sequence[Look], holds: Callable[[Look], bool]) -> bool:
     """Whether it holds in looks in a row for longer than a change of the writer takes."""
     since: float | None = None
     for look in looks:
-        if look.writers is not None and holds(look.writers):
+        if holds(look):
             since = look.at_s if since is None else since
             if look.until_s - since >= ROLES_S:
                 return True

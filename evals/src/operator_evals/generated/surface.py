@@ -26,7 +26,7 @@ __all__ = [
     "surface_of",
 ]
 
-CONFIG_SUFFIXES = (".conf", ".toml", ".json", ".yaml", ".yml", ".ini")
+CONFIG_SUFFIXES = (".conf", ".toml", ".json", ".yaml", ".yml", ".ini", ".properties")
 _LINE = re.compile(r"^\s*([A-Za-z][A-Za-z0-9_.-]*)\s*(?:[=:]\s*|\s)(\S.*?)\s*$")
 _DURATION = re.compile(r"\d+(?:\.\d+)?(?:ns|us|ms|s|m|h)(?:\d+(?:ns|us|ms|s|m|h))*")
 
@@ -44,7 +44,9 @@ class SettingType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of a server: its type and limits; `live` where it can be changed at run time."""
+    """A setting of a server: its type and limits; `live` where it can be changed at run time, and
+    `filed` where its file of settings may have it.
+    """
 
     name: str
     type: SettingType
@@ -53,6 +55,7 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     live: bool = False
+    filed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

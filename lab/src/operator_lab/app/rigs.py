@@ -440,9 +440,9 @@ async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[Broke
 
 
 def fault_of(subject: str, name: str) -> Fault:
-    """A fault of a subject by its name; NotFoundError lists those there are."""
+    """A fault or control of a subject by its name; NotFoundError lists the faults there are."""
     plugin = find_plugin(subject)
-    for fault in plugin.faults:
+    for fault in (*plugin.faults, *plugin.controls):
         if fault.name == name:
             return fault
     raise NotFoundError(f"{subject!r} has no fault {name!r}.", next_step=_list_faults(plugin))

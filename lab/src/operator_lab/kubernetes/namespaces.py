@@ -15,15 +15,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from operator_lab.cgroups import make_groups, remove_groups
+from operator_lab.kubernetes.sample import NODE_PORT
 
 __all__ = ["API_PORT", "SWITCH", "main", "node_address", "pod_network"]
 
 SWITCH = "10.99.0.1"
 API_PORT = 6443
 REGISTRY_PORT = 5000
+CONNECT_S_MAX = 1.0
 NEWNS, NEWPID, NEWNET = 0x0002_0000, 0x2000_0000, 0x4000_0000
 MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 0x1000, 0x4000, 0x4_0000, 0x10_0000
 MS_RDONLY, MS_REMOUNT = 0x1, 0x20
@@ -68,11 +71,14 @@ def ip(*words: str, within: Path | None = None) -> None:
     subprocess.run([*prefix, "ip", *words], check=True)
 
 
-def hold_switch(directory: Path, port: int, nodes: int) -> None:
-    """Be the switch, and relay a port of this machine to the API server behind it."""
+def hold_switch(directory: Path, port: int, clients: int, nodes: int) -> None:
+    """Be the switch, and relay ports of this machine: `port` to the API server behind it, `clients`
+    to the sample application at any node.
+    """
     net = directory / "net"
     net.unlink(missing_ok=True)
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    counter = socket.create_server(("127.0.0.1", clients), backlog=128)
     unshare(NEWNET)
     ip("link", "set", "lo", "up")
     ip("link", "add", "br0", "type", "bridge")
@@ -82,21 +88,30 @@ def hold_switch(directory: Path, port: int, nodes: int) -> None:
     for index in range(1, nodes + 1):
         ip("route", "add", pod_network(index), "via", node_address(index))
     net.symlink_to(f"/proc/{os.getpid()}/ns/net")
-    asyncio.run(_serve(listener))
+    asyncio.run(_serve(listener, counter, [node_address(each) for each in range(1, nodes + 1)]))
 
 
-async def _serve(listener: socket.socket) -> None:
+async def _serve(listener: socket.socket, counter: socket.socket, addresses: Sequence[str]) -> None:
     registry = await asyncio.start_server(_answer_as_registry, SWITCH, REGISTRY_PORT)
-    relay = await asyncio.start_server(_relay, sock=listener)
-    async with registry, relay:
+    relay = await asyncio.start_server(partial(_relay, [(SWITCH, API_PORT)]), sock=listener)
+    nodes = [(address, NODE_PORT) for address in addresses]
+    shop = await asyncio.start_server(partial(_relay, nodes), sock=counter)
+    async with registry, relay, shop:
         await relay.serve_forever()
 
 
-async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass a connection on to the API server, both ways, until either side ends it."""
-    try:
-        behind, ahead = await asyncio.open_connection(SWITCH, API_PORT)
-    except OSError:
+async def _relay(
+    places: Sequence[tuple[str, int]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Pass a connection on to the first place that accepts it, until either side ends it."""
+    for host, port in places:
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                behind, ahead = await asyncio.open_connection(host, port)
+            break
+        except (OSError, TimeoutError):
+            continue
+    else:
         writer.close()
         return
 
@@ -219,6 +234,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("role", choices=("switch", "node"))
     parser.add_argument("directory", type=Path)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--clients", type=int, default=0, help="The port of the sample.")
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--index", type=int, default=0)
     parser.add_argument("--switch", type=Path)
@@ -226,7 +242,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--group", default="", help="The control group of a node.")
     given = parser.parse_args(words)
     if given.role == "switch":
-        hold_switch(given.directory, given.port, given.nodes)
+        hold_switch(given.directory, given.port, given.clients, given.nodes)
         return 0
     return hold_node(
         given.directory, given.switch, given.pause, given.index, given.nodes, given.group

@@ -325,7 +325,9 @@ class Plugin:
     `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
     listed in operator.toml. `tools` are its own; only the executor calls them. `causes_of` reads
     the causes of a subject from its options, beside the `causes` of all. `truths` say of each
-    fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
+    fault which causes rightly explain it, as `cause@hit` (the target that was hit), `cause@any`, or
+    `cause@NAME` where the broken target is no part of the rig. `controls` are what happens every
+    day in a rig and must not be repaired; they break nothing, or for a moment what they name.
     `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
     in containers, for who has Docker. `requires` are preconditions of tools by name, such as those
     that start a process of its rig. `attach` is a rig inside of a system that exists already, from
@@ -339,6 +341,7 @@ class Plugin:
     causes: tuple[Cause, ...] = ()
     rig: Callable[[], RigSpec] | None = None
     faults: tuple[Fault, ...] = ()
+    controls: tuple[Fault, ...] = ()
     truths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: str = ""
     tools: Callable[[SubjectSettings], Sequence[Tool]] | None = None

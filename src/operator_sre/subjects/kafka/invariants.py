@@ -29,6 +29,7 @@ __all__ = ["Options", "invariants_of", "options_from"]
 NO_ANSWER = unknown("does not answer")
 UNSEEN = unknown("")
 DAY_S = 86_400
+REPLICAS_UNEVEN_MIN = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Options:
     Nothing is written without a `canary`, a topic of its own with one partition for each broker.
     `mechanism` is that of SASL, where the access has a user. Settings of topics and brokers, quotas
     and reassignments are read every `settings_every_s`. A disk is full when it exceeds its ratio
-    and has less than `disk_free_bytes_min` left.
+    and has less than `disk_free_bytes_min` left. With a `jmx_port`, a Prometheus JMX agent of every
+    broker listens there.
     """
 
     canary: str = ""
@@ -55,6 +57,10 @@ class Options:
     disk_ratio_max: float = 0.9
     disk_free_bytes_min: int = 5 << 30
     certificate_days_min: float = 14.0
+    jmx_port: int = 0
+    request_ms_max: float = 1_000.0
+    handlers_idle_ratio_min: float = 0.1
+    replicas_ratio_max: float = 2.0
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
@@ -94,6 +100,7 @@ _ROWS: tuple[_Row, ...] = (
     ("retention_short", "No topic deletes its records at once.", Severity.WARNING, 5, CLUSTER),
     ("throttle_left", "Replication is throttled during moves only.", Severity.WARNING, 15, CLUSTER),
     ("move_stuck", "Reassignments make progress.", Severity.WARNING, 0, CLUSTER),
+    ("racks_shared", "Replicas are spread over racks.", Severity.WARNING, 30, CLUSTER),
     ("quota_tight", "No quota stops its clients.", Severity.WARNING, 5, CLUSTER),
     ("broker_down", "Every broker answers.", Severity.CRITICAL, 0, BROKER),
     ("broker_fenced", "The controllers count every broker as alive.", Severity.CRITICAL, 8, BROKER),
@@ -101,6 +108,9 @@ _ROWS: tuple[_Row, ...] = (
     ("log_dir_offline", "Every log directory is online.", Severity.CRITICAL, 0, BROKER),
     ("leaders_away", "Preferred replicas lead.", Severity.WARNING, 120, BROKER),
     ("slow_broker", "Every broker answers quickly.", Severity.WARNING, 15, BROKER),
+    ("slow_requests", "Brokers confirm records quickly.", Severity.WARNING, 30, BROKER),
+    ("handlers_busy", "Request handlers have idle time.", Severity.WARNING, 30, BROKER),
+    ("load_uneven", "Replicas are spread evenly.", Severity.WARNING, 120, BROKER),
     ("settings_agree", "All brokers have the same shared settings.", Severity.WARNING, 5, BROKER),
     ("disk_full", "The data disk of every broker has free space.", Severity.CRITICAL, 0, BROKER),
     ("log_oversized", "No log is too large.", Severity.WARNING, 0, BROKER),
@@ -121,6 +131,8 @@ _TROUBLES = {
     "below_minimum": Trouble.DEPENDENCY,
     "slow_write": Trouble.SLOW,
     "slow_broker": Trouble.SLOW,
+    "slow_requests": Trouble.SLOW,
+    "handlers_busy": Trouble.OVERLOAD,
     "broker_fenced": Trouble.DEPENDENCY,
     "settings_agree": Trouble.DRIFT,
     "disk_full": Trouble.NO_SPACE,
@@ -324,6 +336,46 @@ def _judges_by_limits(options: Options) -> dict[str, Judge]:
     }
 
 
+def _judges_of_load(options: Options) -> dict[str, Judge]:
+    """The judges of how busy brokers are."""
+
+    def judge_requests(seen: Seen) -> Opinion | None:
+        if not options.jmx_port:
+            return None
+        value = number_of(seen, "produce_p99_ms")
+        if value is None:
+            return unknown(str(seen.readings.get("agent_error") or ""))
+        if value <= options.request_ms_max:
+            return WELL
+        return broken(f"p99 of produce requests is {format_duration(value / 1000)}")
+
+    def judge_handlers(seen: Seen) -> Opinion | None:
+        if not options.jmx_port:
+            return None
+        idle = number_of(seen, "handlers_idle_ratio")
+        if idle is None:
+            return unknown(str(seen.readings.get("agent_error") or ""))
+        least = options.handlers_idle_ratio_min
+        return (
+            WELL if idle >= least else broken(f"request handlers are idle {idle:.0%} of the time")
+        )
+
+    def judge_load(seen: Seen) -> Opinion:
+        ratio, count = number_of(seen, "replicas_ratio"), number_of(seen, "replicas")
+        if ratio is None or count is None:
+            return UNSEEN
+        # A few partitions are never even.
+        if ratio <= options.replicas_ratio_max or count - count / ratio < REPLICAS_UNEVEN_MIN:
+            return WELL
+        return broken(f"it has {count:g} replicas, {ratio:.1f} times the mean of all brokers")
+
+    return {
+        "slow_requests": judge_requests,
+        "handlers_busy": judge_handlers,
+        "load_uneven": judge_load,
+    }
+
+
 def _judges(options: Options) -> dict[str, Judge]:
     """All of them by the names of their invariants."""
 
@@ -332,6 +384,7 @@ def _judges(options: Options) -> dict[str, Judge]:
 
     return {
         **_judges_by_limits(options),
+        **_judges_of_load(options),
         "quorum_lost": _judge_quorum,
         "not_let_in": _judge_login,
         "partition_offline": _empty("offline_names", "no leader: {}"),
@@ -349,6 +402,7 @@ def _judges(options: Options) -> dict[str, Judge]:
         "replication_low": _empty("replication_low", "too few replicas: {}"),
         "unclean_election": _empty("unclean_topics", "unclean leader election is enabled: {}"),
         "retention_short": _empty("retention_short", "records are deleted at once: {}"),
+        "racks_shared": _empty("racks_shared", "all replicas are in one rack: {}"),
         "quota_tight": _empty("quotas_tight", "clients may send almost nothing: {}"),
         "broker_fenced": _judge_fenced,
         "replicas_behind": _empty("behind_names", "not in sync: {}"),

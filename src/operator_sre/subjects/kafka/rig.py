@@ -20,7 +20,7 @@ from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.kafka.kinds import BROKER, GROUP, PRODUCER
 from operator_sre.subjects.kafka.shop import RECEIPTS, produce_once, read_all
 
-__all__ = ["CANARY", "CONFIG_FILE", "KafkaDepot", "artifacts", "rig"]
+__all__ = ["CANARY", "CONFIG_FILE", "KafkaDepot", "artifacts", "jmx_agent", "rig"]
 
 VERSION = "4.1.0"
 BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -159,6 +159,18 @@ def artifacts() -> tuple[Artifact, ...]:
     return tuple(
         Artifact(path, digest, int(size), str(_cache() / Path(path).name))
         for digest, size, path in rows
+    )
+
+
+def jmx_agent() -> Artifact:
+    """The Prometheus JMX agent that Operator was tried with. The rig runs without it."""
+    version = "1.0.1"
+    name = f"jmx_prometheus_javaagent-{version}.jar"
+    return Artifact(
+        f"io/prometheus/jmx/jmx_prometheus_javaagent/{version}/{name}",
+        "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1",
+        2_886_599,
+        str(_cache().with_name("jmx") / name),
     )
 
 

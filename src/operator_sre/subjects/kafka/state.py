@@ -223,6 +223,7 @@ class Cluster:
             "registered": self.is_registered(status),
             "quorum_kept": self.keeps_quorum(status),
             "replicas": len(own),
+            "replicas_ratio": self._share_of(len(own)),
             "leads": sum(each.leader == node for each in own),
             "behind": len(behind),
             "behind_names": name_places(behind),
@@ -231,6 +232,26 @@ class Cluster:
             "sheltered": not needed,
             "needed_by": name_places(needed),
         }
+
+    def _share_of(self, replicas: int) -> float | None:
+        """How many times the mean of all brokers that is; None without partitions."""
+        brokers = self.metadata.brokers if self.metadata is not None else ()
+        total = sum(len(each.replicas) for each in self.partitions)
+        return round(replicas * len(brokers) / total, 2) if total else None
+
+    def _in_one_rack(self) -> list[Partition]:
+        """Partitions with several replicas, all in one rack, where brokers have several racks."""
+        brokers = self.metadata.brokers if self.metadata is not None else ()
+        racks = {entry.node: entry.rack for entry in brokers if entry.rack}
+        if len(set(racks.values())) < 2:
+            return []
+        return [
+            each
+            for each in self.partitions
+            if len(each.replicas) > 1
+            and all(node in racks for node in each.replicas)
+            and len({racks[node] for node in each.replicas}) == 1
+        ]
 
     def cluster_readings(self, *, retention_ms_min: int, quota_min: float) -> dict[str, Value]:
         """The cluster as a whole."""
@@ -254,6 +275,7 @@ class Cluster:
                 "under_replicated": len(short),
                 "below_minimum": len(below),
                 "below_minimum_names": name_places(below),
+                "racks_shared": name_places(self._in_one_rack()),
             }
         if self.topics:
             readings |= self._topic_readings(retention_ms_min)

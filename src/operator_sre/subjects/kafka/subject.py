@@ -22,6 +22,7 @@ from operator_sre.subjects.kafka.client import (
 )
 from operator_sre.subjects.kafka.groups import GroupView, read_groups
 from operator_sre.subjects.kafka.invariants import Options, invariants_of, options_from
+from operator_sre.subjects.kafka.jmx import read_agent
 from operator_sre.subjects.kafka.kinds import BROKER, CLUSTER, GROUP, PRODUCER
 from operator_sre.subjects.kafka.lag import LagStatus, Sample, judge_partition, worst_status
 from operator_sre.subjects.kafka.local import broker_readings, process_readings
@@ -109,17 +110,19 @@ class KafkaCluster(BaseSubject):
             )
         self._nodes = dict(cluster.nodes)
         self._last = cluster
-        beside, groups, canary = await asyncio.gather(
+        beside, agents, groups, canary = await asyncio.gather(
             asyncio.gather(
                 *(
                     asyncio.to_thread(broker_readings, status.target, down=not status.up)
                     for status in cluster.statuses
                 )
             ),
+            asyncio.gather(*(self._ask_agent(status) for status in cluster.statuses)),
             self._read_groups([each for each in targets if each.kind == GROUP], cluster),
             self._write_canary(cluster),
         )
-        seen = self._see_brokers(cluster, beside)
+        more = [{**local, **agent} for local, agent in zip(beside, agents, strict=True)]
+        seen = self._see_brokers(cluster, more)
         self._down = tuple(each.target for each in seen if each.readings.get("reachable") is False)
         seen += [
             Seen(target.name, {"kind": PRODUCER, **process_readings(target)})
@@ -181,6 +184,9 @@ class KafkaCluster(BaseSubject):
             if isinstance(ratio, float) and isinstance(free, int):
                 short = free < options.disk_free_bytes_min
                 readings["disk_is_full"] = ratio > options.disk_ratio_max and short
+            idle = readings.get("handlers_idle_ratio")
+            if isinstance(idle, float):
+                readings["handlers_used_up"] = idle < options.handlers_idle_ratio_min
             size = readings.get("log_bytes")
             if isinstance(size, int):
                 readings["log_grown"] = size > options.log_bytes_max
@@ -233,6 +239,13 @@ class KafkaCluster(BaseSubject):
             readings["moves_stand"] = bool(moves) and now - since > options.move_s_max
         readings["all_brokers_up"] = len(cluster.up) == len(cluster.statuses)
         return {**readings, **canary}
+
+    async def _ask_agent(self, status: BrokerStatus) -> Mapping[str, Value]:
+        port = self._options.jmx_port
+        if not port or not status.up:
+            return {}
+        within_s = self.settings.timeout_s * QUESTION_SHARE
+        return await read_agent(status.target.host, port, within_s=within_s)
 
     async def _write_canary(self, cluster: Cluster) -> dict[str, Value]:
         if not self._options.canary or not cluster.up:

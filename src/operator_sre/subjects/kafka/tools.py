@@ -25,7 +25,7 @@ from operator_protocols.kit.tool import (
 )
 from operator_protocols.ports import SubjectSettings, Tool
 from operator_sre.subjects.kafka.client import Client
-from operator_sre.subjects.kafka.groups import read_groups
+from operator_sre.subjects.kafka.groups import GroupView, read_groups
 from operator_sre.subjects.kafka.invariants import Options, options_from
 from operator_sre.subjects.kafka.kinds import BROKER, GROUP
 from operator_sre.subjects.kafka.local import broker_readings
@@ -97,6 +97,14 @@ class ClusterCall(Call):
         """The cluster as it is now."""
         return await _observe(self.settings, self.options, self.cluster.nodes)
 
+    async def group(self, name: str, cluster: Cluster) -> GroupView:
+        """A consumer group as it is in this cluster."""
+        mechanism, within_s = self.options.mechanism, self.settings.timeout_s
+        views = await read_groups(
+            self.settings, cluster, [name], mechanism=mechanism, within_s=within_s
+        )
+        return views[name]
+
     async def until(self, holds: Callable[[Cluster], bool]) -> Cluster:
         """Observe until it holds; the time of the whole call is its limit."""
         while True:
@@ -142,7 +150,13 @@ def kafka_tools(settings: SubjectSettings) -> Sequence[Tool]:
         return run
 
     acts = (
-        *(restart_broker, elect_preferred_leaders, cancel_reassignment, clear_throttle),
+        *(
+            restart_broker,
+            restart_consumer,
+            elect_preferred_leaders,
+            cancel_reassignment,
+            clear_throttle,
+        ),
         *(change_quota, raise_replication, move_replica, reset_topic_setting),
         *(reset_broker_setting, lower_retention, skip_offset, rotate_log),
     )
@@ -186,6 +200,24 @@ async def restart_broker(call: ClusterCall) -> Done:
 
     await call.until(caught_up)
     return Done(f"{name} was restarted, and its replicas are in sync.", {"changed": True})
+
+
+async def restart_consumer(call: ClusterCall) -> Done:
+    """One member of a group; it goes on where the group had confirmed that it read."""
+    name, life = call.text("group"), call.settings.life
+    find_target(call.settings.targets(), name, GROUP)
+    if life is None:
+        raise RefusedCall(
+            f"{name} cannot be restarted from here: its process is not within reach.",
+            FailureCategory.PERMISSION,
+        )
+    call.need_quorum()
+    await life.restart(name)
+    while True:
+        view = await call.group(name, await call.observe())
+        if not view.error and (view.members is None or view.members > 0):
+            return Done(f"{name} was restarted, and has a member.", {"changed": True})
+        await asyncio.sleep(POLL_S)
 
 
 async def elect_preferred_leaders(call: ClusterCall) -> Done:
@@ -422,15 +454,7 @@ async def skip_offset(call: ClusterCall) -> Done:
     group, topic = call.text("group"), call.topic()
     index, offset = call.integer("partition"), call.integer("offset")
     target = find_target(call.settings.targets(), group, GROUP)
-    view = (
-        await read_groups(
-            call.settings,
-            call.cluster,
-            [group],
-            mechanism=call.options.mechanism,
-            within_s=call.settings.timeout_s,
-        )
-    )[group]
+    view = await call.group(group, call.cluster)
     place = view.places.get((topic, index))
     if view.error or place is None:
         raise RefusedCall(f"{group} cannot be read: {view.error or 'it has no place there'}.")

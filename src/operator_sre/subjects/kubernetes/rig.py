@@ -12,6 +12,7 @@ import shutil
 import sys
 
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_sre.subjects.kubernetes.shop import CLIENTS_FILE
 
 __all__ = ["NAMESPACE", "NODES", "rig", "why_no_nodes"]
 
@@ -159,13 +160,17 @@ def _switch(nodes: int) -> ProcessSpec:
     server = API if nodes else "https://127.0.0.1:{apiserver.port}"
     outside = "https://127.0.0.1:{port}" if nodes else server
     keys = (*_LAB, "operator_lab.kubernetes.pki", "{dir}/pki", "--server", server)
-    hold = (*_LAB, "operator_lab.kubernetes.namespaces", "switch", "{dir}", "--port", "{port}")
+    hold = (
+        *(*_LAB, "operator_lab.kubernetes.namespaces", "switch", "{dir}"),
+        *("--port", "{port}", "--clients", "{port:clients}"),
+    )
     idle = (*_LAB, "http.server", "--bind", "127.0.0.1", "--directory", "{dir}/empty", "{port}")
     return ProcessSpec(
         "switch",
         "network",
         (*hold, "--nodes", str(nodes)) if nodes else idle,
-        files={"empty/index.html": ""},
+        ports=("clients",) if nodes else (),
+        files={"empty/index.html": "", **({CLIENTS_FILE: "{port:clients}"} if nodes else {})},
         prepare=((*keys, "--outside", outside, *known),),
         # Its port answers before its network is there.
         ready_argv=("test", "-e", "{dir}/net") if nodes else (),

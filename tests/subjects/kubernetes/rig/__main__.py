@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from operator_lab.kubernetes.build import build
+from operator_sre.subjects.kubernetes.faults import FAULTS
 from tests.subjects.kubernetes.rig.calm import run_calm
 from tests.subjects.kubernetes.rig.cases import CASES
+from tests.subjects.kubernetes.rig.plugin_faults import break_and_heal
 from tests.subjects.kubernetes.rig.trial import Score, Trial
 
 
@@ -68,11 +70,30 @@ async def run(directory: Path, names: Sequence[str], records: Path | None) -> in
     return len(scores) - good
 
 
+async def break_all(directory: Path, names: Sequence[str]) -> int:
+    """Do every fault of the plug-in, or these, and heal it; returns how many went wrong."""
+    trial, wrong = Trial(directory), 0
+    show("| fault | seen after | cause and object | oracle while broken | healed after |")
+    show("|---|---|---|---|---|")
+    try:
+        for fault in FAULTS:
+            if names and fault.name not in names:
+                continue
+            line, is_right = await break_and_heal(trial, fault)
+            wrong += not is_right
+            show(line)
+    finally:
+        await trial.close()
+    show(f"\n{wrong} went wrong")
+    return wrong
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="rig", description=__doc__)
     parser.add_argument("home", type=Path, nargs="?", default=Path())
     parser.add_argument("case", nargs="*")
     parser.add_argument("--record", type=Path, metavar="FOLDER")
+    parser.add_argument("--faults", action="store_true", help="the faults of the plug-in")
     parser.add_argument("--calm", action="store_true", help="only what must open no ticket")
     parser.add_argument("--build", action="store_true", help="only build what the rig needs")
     given = parser.parse_args()
@@ -82,4 +103,6 @@ if __name__ == "__main__":
     rig = given.home.resolve() / "lab" / "kubernetes"
     if given.calm:
         sys.exit(asyncio.run(calm(rig)))
+    if given.faults:
+        sys.exit(min(100, asyncio.run(break_all(rig, given.case))))
     sys.exit(min(100, asyncio.run(run(rig, given.case, given.record))))

@@ -102,7 +102,7 @@ class Trial:
 
     def __init__(self, directory: Path) -> None:
         self.kubectl = Kubectl(directory)
-        self._rig = Rig.attach(directory)
+        self.rig = Rig.attach(directory)
         options = {"kubeconfig": str(self.kubectl.kubeconfig)}
         target = (Target("cluster", "cluster"),)
         settings = SubjectSettings("c", lambda: target, CLOCK, TIMEOUT_S, options)
@@ -160,7 +160,7 @@ class Trial:
         if case.stop:
             await self.observe()
             began = CLOCK.now()
-            await self._rig.kill(case.stop)
+            await self.rig.kill(case.stop)
         return began
 
     async def _is_young(self, namespace: str, began: datetime) -> bool:
@@ -239,7 +239,7 @@ class Trial:
 
     async def _undo(self, case: RigCase, namespace: str) -> None:
         if case.stop:
-            await self._rig.restart(case.stop)
+            await self.rig.restart(case.stop)
         for words in case.undo:
             await self.kubectl.run(*words)
         if case.objects:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from operator_evals.generated.surface import AdminCommand, Setting
 
-__all__ = ["ASK_S_MAX", "Seat", "Server", "Undo", "nothing_to_undo"]
+__all__ = ["ASK_S_MAX", "Holder", "Seat", "Server", "Undo", "nothing_to_undo"]
 
 ASK_S_MAX = 4.0
 Undo = Callable[[], Awaitable[None]]
@@ -48,6 +48,15 @@ class Server(Protocol):
 
     async def takes_writes(self) -> bool | None:
         """Whether it takes the writes; None where it has no such role or is silent."""
+        ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A server that says which roles it has, each of which one server may have at a time."""
+
+    async def holds(self) -> frozenset[str] | None:
+        """Its roles; None where it is silent."""
         ...
 
 
