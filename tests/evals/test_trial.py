@@ -63,8 +63,6 @@ class World:
     done: list[str] = field(default_factory=list)
     injected_s: float | None = None
     hurt: asyncio.Event = field(default_factory=asyncio.Event)
-    # What the checks after the end find, one after the other.
-    broken_after: list[tuple[str, ...]] = field(default_factory=list)
 
     async def up(self) -> None:
         self.done.append("up")
@@ -72,9 +70,6 @@ class World:
             raise self.ups
 
     async def look(self) -> Snapshot:
-        since_s = -1.0 if self.injected_s is None else self.time.at_s - self.injected_s
-        if since_s > 8 and self.broken_after:
-            return Snapshot(0.0, broken=self.broken_after.pop(0))
         return Snapshot(0.0, broken=self.broken)
 
     async def down(self) -> None:
@@ -145,23 +140,6 @@ async def test_a_trial_takes_all_steps_in_their_order_and_its_times_are_of_one_c
     for port in (Place, Hurting, Working, Witness):
         assert isinstance(world, port)
     assert Trial.__doc__
-
-
-@pytest.mark.parametrize(
-    ("checks", "broken"),
-    [
-        ([("slow@a", "dead@b"), ("dead@b",), ("dead@b", "slow@a")], ("dead@b",)),
-        ([("slow@a",), (), ("slow@a",)], ()),
-        ([(), ("slow@a",)], ()),
-    ],
-)
-@pytest.mark.asyncio
-async def test_broken_at_the_end_is_what_every_check_finds(
-    checks: list[tuple[str, ...]], broken: tuple[str, ...]
-) -> None:
-    facts = await _tried(World(Time(), tickets_at=_repaired, broken_after=checks))
-    assert facts.after is not None
-    assert facts.after.broken == broken
 
 
 @pytest.mark.asyncio

@@ -20,7 +20,6 @@ from operator_protocols.ports import Clock
 __all__ = ["Cast", "Hurting", "Place", "Trial", "Witness", "Working", "run_trial"]
 
 POLL_S = 0.1
-AFTER_LOOKS = 3
 # How long taking the fault back may take; the rig is taken down anyway.
 HEAL_S_MAX = 30.0
 ENDED = frozenset(
@@ -208,20 +207,8 @@ async def _run_course(trial: Trial, follow: Callable[[Trial], Awaitable[None]]) 
     await follow(trial)
     if trial.facts.state is TrialState.DONE:
         async with trial.waiting():
-            after = await _look_after(trial)
+            after = await cast.place.look()
         trial.say(after=replace(after, at_s=trial.now()))
-
-
-async def _look_after(trial: Trial) -> Snapshot:
-    """The end: what several checks in a row find broken. One slow answer is no damage."""
-    seen = await trial.cast.place.look()
-    for _ in range(AFTER_LOOKS - 1):
-        if not seen.broken:
-            break
-        await trial.clock.sleep(trial.campaign.interval_s / 2)
-        again = await trial.cast.place.look()
-        seen = replace(again, broken=tuple(key for key in seen.broken if key in again.broken))
-    return seen
 
 
 async def _wait_until_well(trial: Trial) -> str:
