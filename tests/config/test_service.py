@@ -21,10 +21,11 @@ def test_without_a_table_it_watches_and_works_and_listens_nowhere() -> None:
 
 def test_parts_stand_in_one_order_and_files_beside_the_settings() -> None:
     table = {"parts": ["web", "monitor"], "web": "[::1]:1", "tls_cert": "c.pem", "tls_key": "/k"}
-    found = service_of(table, FILE)
+    found = service_of({**table, "log_file": "log/operator.log"}, FILE)
     assert found.parts == ("monitor", "web")
     assert found.addresses == {**ADDRESSES, "web": "[::1]:1"}
     assert (found.tls_cert, found.tls_key) == (Path("/srv/shop/c.pem"), Path("/k"))
+    assert found.log_file == Path("/srv/shop/log/operator.log")
 
 
 @every(
@@ -38,6 +39,7 @@ def test_parts_stand_in_one_order_and_files_beside_the_settings() -> None:
         ({"mcp": 8441}, "'mcp'"),
         ({"hosts": "ops"}, "'hosts'"),
         ({"tls_key": 1}, "'tls_key'"),
+        ({"log_file": True}, "'log_file'"),
         ({"wep": "127.0.0.1:1"}, "'wep'"),
         ([], "a table"),
     ],

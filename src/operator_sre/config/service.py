@@ -23,18 +23,19 @@ ADDRESSES: Mapping[str, str] = MappingProxyType(
     }
 )
 PARTS = ("monitor", "agent", *ADDRESSES)
-_KEYS = ("parts", *ADDRESSES, "tls_cert", "tls_key", "hosts")
+_KEYS = ("parts", *ADDRESSES, "tls_cert", "tls_key", "hosts", "log_file")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceConfig:
-    """The parts of the service, their addresses, and how listeners are protected."""
+    """The parts of the service, their addresses, how listeners are protected, and its log file."""
 
     parts: tuple[str, ...] = ("monitor", "agent")
     addresses: Mapping[str, str] = field(default_factory=lambda: dict(ADDRESSES))
     tls_cert: Path | None = None
     tls_key: Path | None = None
     hosts: tuple[str, ...] = ()
+    log_file: Path | None = None
 
 
 def service_of(table: Any, file: Path | None) -> ServiceConfig:
@@ -55,7 +56,7 @@ def service_of(table: Any, file: Path | None) -> ServiceConfig:
     if not isinstance(hosts, list) or not all(isinstance(host, str) and host for host in hosts):
         raise ConfigError(f"'hosts' of {place} must be a list of host names.")
     files: dict[str, Path | None] = {}
-    for name in ("tls_cert", "tls_key"):
+    for name in ("tls_cert", "tls_key", "log_file"):
         text = table.get(name, "")
         if not isinstance(text, str):
             raise ConfigError(f"{name!r} of {place} must be the path of a file.")

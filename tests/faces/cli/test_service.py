@@ -54,10 +54,14 @@ def test_one_process_runs_every_part_and_reads_its_settings_again(home: Home) ->
     (home.cwd / "operator.toml").write_text("nonsense = 1\n")
     os.kill(service.pid, signal.SIGHUP)
     eventually(lambda: "previous settings stay in force" in service.said, "it refuses nonsense")
-    (home.cwd / "operator.toml").write_text(text.replace('"web", "api", "mcp", ', ""))
+    fewer = text.replace('"web", "api", "mcp", ', "")
+    fewer = fewer.replace("[service]", '[service]\nlog_file = "service.log"')
+    (home.cwd / "operator.toml").write_text(fewer)
     os.kill(service.pid, signal.SIGHUP)
     rest = dict.fromkeys(("monitor", "agent", "alerts"), "running")
     eventually(lambda: parts() == rest, "only the parts that are named still run")
+    assert "the settings have changed" in (home.cwd / "service.log").read_text()
+    assert "the settings have changed" not in service.said
     assert service.end() == 128 + signal.SIGTERM
     assert home.ask("status")["status"]["service"] == "stopped"
     assert "!! no monitor is running" in home.run("status").out

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -76,6 +77,7 @@ def run(
                     home, change, yes=yes, propose=propose, as_json=as_json, given=confirmation
                 )
         manager = manager_of(os.environ, pid=os.getpid())
+        _send_log(config)
         service = _Service(
             config, manager, Parts(config.home, SystemClock()), partial(_reread, context), as_json
         )
@@ -203,6 +205,7 @@ class _Service:
             try:
                 fresh = await asyncio.to_thread(self.reread)
                 must_be_reloadable(self.config, fresh)
+                _send_log(fresh)
                 if fresh != self.config:
                     self.config = fresh
                     log.info("the settings have changed; all parts start again with them")
@@ -210,6 +213,8 @@ class _Service:
                 else:
                     log.info("the settings are as they were")
             except (OperatorError, OSError) as error:  # such as a directory that is gone
+                with suppress(OperatorError):  # then the log stays on stderr
+                    _send_log(self.config)
                 log.error("the previous settings stay in force: %s", error)
             self._report()
 
@@ -245,6 +250,14 @@ def _reread(context: typer.Context) -> Config:
     config = config_at(context, Path.cwd())
     must_be_confirmed(config, Path.cwd())
     return config
+
+
+def _send_log(config: Config) -> None:
+    """Send the log to the file of these settings; without one it stays on stderr."""
+    from operator_sre.faces.cli.log_file import log_to_file
+
+    if config.service.log_file is not None:
+        log_to_file(config.service.log_file, style=config.values["log_format"])
 
 
 def _exposures(config: Config) -> Sequence[Asked]:
