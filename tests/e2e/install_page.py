@@ -38,6 +38,7 @@ _MACHINE = ("PIP_", "UV_", "SSL_CERT", "HTTP", "http", "NO_PROXY", "no_proxy")
 READY = "operator status | grep -q '^watching *[1-9]'"
 _SHELL = """\
 until_stopped() {
+    : >"$HOME/said"  # what an earlier command said there is not the answer of this one
     "$@" >"$HOME/said" 2>&1 &
     pid=$!
     tries=0
